@@ -1,0 +1,34 @@
+"""What every host gets: the system user, our folders, the few packages that all roles need, and an apt that waits for its lock.
+
+On the host: /etc/apt/apt.conf.d/80gpuquilt · /etc/gpuquilt/ · /var/lib/gpuquilt/ · /opt/llama.cpp/ · the user `llama`.
+"""
+
+from io import StringIO
+
+from pyinfra.api import deploy
+from pyinfra.operations import files, server
+
+from roles.base.operations import packages
+
+USER = "llama"
+CACHE = "/var/cache/llama.cpp"
+"""Home of the user and LLAMA_CACHE of the services."""
+PACKAGES = ["bash", "ca-certificates", "curl", "iproute2", "libgomp1", "nftables", "tar", "zstd"]
+FOLDERS = ["/etc/gpuquilt", "/var/lib/gpuquilt", "/opt/llama.cpp/releases"]
+
+
+@deploy("Base")
+def prepare() -> None:
+    """Leave the host ready for the other roles; touches no service."""
+    files.put(
+        name="apt waits for its lock",
+        src=StringIO('// Another apt (unattended-upgrades at first boot) may hold the lock: wait, in seconds.\nDPkg::Lock::Timeout "600";\n'),
+        dest="/etc/apt/apt.conf.d/80gpuquilt",
+        mode="644",
+    )
+    packages(name="Packages", names=PACKAGES)
+    server.user(
+        name=f"System user {USER}", user=USER, system=True, home=CACHE, shell="/usr/sbin/nologin", ensure_home=False
+    )
+    for folder in FOLDERS:
+        files.directory(name=f"Folder {folder}", path=folder, mode="755")

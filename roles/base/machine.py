@@ -1,0 +1,108 @@
+"""What a host is, read from the output of one command: pure parsing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address
+
+V2_FLAGS = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
+V3_FLAGS = V2_FLAGS | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
+"""The flags of /proc/cpuinfo that make the levels of the x86-64 psABI (https://gitlab.com/x86-psABIs/x86-64-ABI)."""
+
+COMMAND = r"""
+echo "user $(id -u)"
+echo "sudo $(sudo -n true 2>&1 >/dev/null && echo yes)"
+echo "architecture $(uname -m)"
+echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
+echo "systemd $([ -d /run/systemd/system ] && echo yes)"
+sed -n 's/^\(ID\|VERSION_ID\|PRETTY_NAME\)=/os \1 /p' /etc/os-release
+sed -n 's/^flags[^:]*: /flags /p;T;q' /proc/cpuinfo
+ip -o -4 addr show scope global | awk '{print "address " $4}'
+for path in / /opt /srv /var; do df -Pm "$path" | awk -v path="$path" 'NR == 2 {print "free " path " " $4}'; done
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this run cannot change of a host.
+
+    :param root: the connection's user is root
+    :param sudo: what `sudo -n true` says: ``yes``, or its error
+    :param architecture: as `uname -m` names it
+    :param boot_id: tells one boot from another, and a host from the controller
+    :param systemd: PID 1 is systemd
+    :param os_id: ``ID`` of os-release, e.g. debian
+    :param os_version: ``VERSION_ID`` of os-release, e.g. 13; empty on a rolling release
+    :param os_name: ``PRETTY_NAME`` of os-release
+    :param cpu_level: ``v3``, ``v2`` or ``v1``: the x86-64 level that the CPU can run
+    :param addresses: the IPv4 addresses of its interfaces, loopback left out
+    :param free: free space in MiB, by path (/, /opt, /srv, /var)
+    """
+
+    root: bool
+    sudo: str
+    architecture: str
+    boot_id: str
+    systemd: bool
+    os_id: str
+    os_version: str
+    os_name: str
+    cpu_level: str
+    addresses: tuple[IPv4Address, ...]
+    free: dict[str, int]
+
+
+def parse(lines: Sequence[str]) -> Machine:
+    """Read the output of `COMMAND`; lines that it does not know are passed over."""
+    words: dict[str, str] = {}
+    addresses: list[IPv4Address] = []
+    free: dict[str, int] = {}
+    for line in lines:
+        key, _, value = line.partition(" ")
+        if key == "address":
+            addresses += _address(value)
+        elif key == "free":
+            path, _, mebibytes = value.partition(" ")
+            if mebibytes.isdigit():
+                free[path] = int(mebibytes)
+        elif key == "os":
+            name, _, quoted = value.partition(" ")
+            words[name] = _unquote(quoted)
+        else:
+            words[key] = value.strip()
+    return Machine(
+        root=words.get("user") == "0",
+        sudo=words.get("sudo", ""),
+        architecture=words.get("architecture", ""),
+        boot_id=words.get("boot_id", ""),
+        systemd=words.get("systemd") == "yes",
+        os_id=words.get("ID", ""),
+        os_version=words.get("VERSION_ID", ""),
+        os_name=words.get("PRETTY_NAME", ""),
+        cpu_level=cpu_level(words.get("flags", "").split()),
+        addresses=tuple(addresses),
+        free=free,
+    )
+
+
+def cpu_level(flags: Sequence[str]) -> str:
+    """``v3``, ``v2`` or ``v1``: the highest x86-64 level whose flags are all there."""
+    if set(flags) >= V3_FLAGS:
+        return "v3"
+    return "v2" if set(flags) >= V2_FLAGS else "v1"
+
+
+def _address(text: str) -> list[IPv4Address]:
+    try:
+        return [IPv4Address(text.partition("/")[0])]
+    except AddressValueError:
+        return []
+
+
+def _unquote(text: str) -> str:
+    try:
+        return " ".join(shlex.split(text))
+    except ValueError:
+        return text

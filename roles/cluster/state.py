@@ -1,0 +1,131 @@
+"""What a host runs and what it should run, compared. Pure.
+
+A `HostState` is everything that the switch changes on a host: the release that `current` names and the units that start
+from it. It is kept on the host as JSON, so that going back needs nothing but the host.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+
+RELEASES = "/opt/llama.cpp/releases"
+CURRENT = "/opt/llama.cpp/current"
+MARK = "GPUQUILT_STATE"
+"""The environment variable by which a process tells from which text its unit was started."""
+
+RPC_SERVER = "rpc-server.service"
+LLAMA_SERVER = "llama-server.service"
+UNITS = (RPC_SERVER, LLAMA_SERVER)
+
+
+@dataclass(frozen=True)
+class HostState:
+    """What a host is to run.
+
+    :param release: name of the folder below `RELEASES`
+    :param commit: the llama.cpp commit of that release, 40 hexadecimal digits
+    :param units: unit name → its text
+    """
+
+    release: str
+    commit: str
+    units: Mapping[str, str]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> HostState | None:
+        """None where there is no state, or one that cannot be read."""
+        try:
+            data = json.loads(text)
+            return HostState(str(data["release"]), str(data["commit"]), dict(data["units"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def marked(text: str, release: str) -> str:
+    """The unit's text with its mark: what a process that was started from it carries in its environment."""
+    digest = sha256(f"{release}\n{text}".encode()).hexdigest()[:16]
+    return text.replace("[Service]\n", f"[Service]\nEnvironment={MARK}={digest}\n", 1)
+
+
+def mark_of(text: str) -> str:
+    """The mark in a unit's text, empty where it has none."""
+    for line in text.splitlines():
+        if line.startswith(f"Environment={MARK}="):
+            return line.rpartition("=")[2]
+    return ""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A unit as systemd and the kernel show it.
+
+    :param active: ActiveState is active and SubState is running
+    :param enabled: it starts at boot
+    :param pid: 0 when it does not run
+    :param program: the file that the process runs, as /proc shows it
+    :param mark: see `MARK`
+    :param file_digest: SHA-256 of the unit file, empty when there is none
+    :param reload_owed: the file is newer than what systemd has read
+    """
+
+    active: bool = False
+    enabled: bool = False
+    pid: int = 0
+    program: str = ""
+    mark: str = ""
+    file_digest: str = ""
+    reload_owed: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a host shows.
+
+    :param current: name of the release that `CURRENT` points at
+    :param services: unit name → what it shows
+    :param listening: ``address:port pid`` of every listening TCP socket
+    :param connections: state and peer of the TCP connections of llama-server, e.g. ``("ESTAB", "198.18.77.11:50052")``
+    :param verified: the state that answered last
+    :param before: the one before
+    """
+
+    current: str = ""
+    services: Mapping[str, Service] = field(default_factory=dict)
+    listening: frozenset[tuple[str, int]] = frozenset()
+    connections: tuple[tuple[str, str], ...] = ()
+    verified: HostState | None = None
+    before: HostState | None = None
+
+
+def reasons(unit: str, wanted: HostState, seen: Seen) -> list[str]:
+    """Why a unit must be (re)started to be what is wanted; empty when it is."""
+    text = wanted.units[unit]
+    service = seen.services.get(unit, Service())
+    found = []
+    if service.file_digest != sha256(text.encode()).hexdigest():
+        found.append("its unit differs")
+    if service.reload_owed:
+        found.append("systemd has not read its unit")
+    if not service.enabled:
+        found.append("it does not start at boot")
+    if seen.current != wanted.release:
+        found.append(f"current is {seen.current or 'nothing'}")
+    if not service.active:
+        found.append("it does not run")
+    elif not service.program.startswith(f"{RELEASES}/{wanted.release}/") or service.program.endswith(" (deleted)"):
+        found.append("the running process is another release")
+    elif service.mark != mark_of(text):
+        found.append("the running process was started from another unit")
+    return found
+
+
+def lost_endpoints(endpoints: tuple[str, ...], seen: Seen) -> list[str]:
+    """The endpoints to which the head holds no live connection: it would abort at its next request."""
+    live = {peer for state, peer in seen.connections if state == "ESTAB"}
+    return [endpoint for endpoint in endpoints if endpoint not in live]
