@@ -22,7 +22,9 @@ def prepare() -> None:
     """Leave the host ready for the other roles; touches no service."""
     files.put(
         name="apt waits for its lock",
-        src=StringIO('// Another apt (unattended-upgrades at first boot) may hold the lock: wait, in seconds.\nDPkg::Lock::Timeout "600";\n'),
+        src=StringIO(
+            '// Another apt (unattended-upgrades at first boot) may hold the lock: wait, in seconds.\nDPkg::Lock::Timeout "600";\n'
+        ),
         dest="/etc/apt/apt.conf.d/80gpuquilt",
         mode="644",
     )

@@ -37,9 +37,7 @@ def packages(names: list[str]) -> Commands:
     yield from long_work("packages", f"set -e\napt-get update\n{install} {wanted}\n")
 
 
-def long_work(
-    name: str, script: str, progress: Callable[[str], str] = str, prefix: str = "gpuquilt"
-) -> Commands:
+def long_work(name: str, script: str, progress: Callable[[str], str] = str, prefix: str = "gpuquilt") -> Commands:
     """Commands that run a shell script as a transient unit of systemd, and follow it to its end.
 
     The script goes on when the connection or the controller dies; a later run follows what still runs instead of
@@ -88,7 +86,9 @@ def _start(unit: str, script: str) -> str:
     folder = f"{WORK}/{unit}"
     digest = sha256(script.encode()).hexdigest()
     # The status is written last and by rename: a script that dies in the middle leaves none.
-    runner = f"sh {folder}/script >{folder}/log 2>&1; echo $? >{folder}/status.new; mv {folder}/status.new {folder}/status"
+    runner = (
+        f"sh {folder}/script >{folder}/log 2>&1; echo $? >{folder}/status.new; mv {folder}/status.new {folder}/status"
+    )
     return f"""set -e
 mkdir -p {folder}
 if systemctl is-active --quiet {unit}; then

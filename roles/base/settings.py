@@ -77,7 +77,9 @@ def read_settings(
         for model in models:
             if model.groups and not model.groups & host.groups:
                 continue
-            values = {name: host.data[model.prefix + name] for name in model.model_fields if model.prefix + name in host.data}
+            values = {
+                name: host.data[model.prefix + name] for name in model.model_fields if model.prefix + name in host.data
+            }
             try:
                 by_model[model] = model(**values)
             except ValidationError as error:
@@ -97,7 +99,9 @@ def _unknown_keys(host: HostData, known: set[str], foreign: frozenset[str]) -> l
         if close:
             found.append(f"{host.name}: there is no setting {key!r}: did you mean {close[0]!r}?")
         elif not private:
-            found.append(f"{host.name}: there is no setting {key!r}: take it out, or begin its name with '_' if it is yours.")
+            found.append(
+                f"{host.name}: there is no setting {key!r}: take it out, or begin its name with '_' if it is yours."
+            )
     return found
 
 

@@ -3,3 +3,32 @@
 On the host: /var/lib/gpuquilt/verified.json (the state that answered last) · /var/lib/gpuquilt/before.json (the one before).
 Knows no role: what a role puts on a host reaches it as a release name and the text of units.
 """
+
+from pyinfra.api import deploy
+
+from roles.cluster import operations
+from roles.cluster.operations import Ready
+
+
+@deploy("Switch")
+def switch(ready: Ready) -> None:
+    """Bring all hosts to what their roles have offered, in lock step, or back."""
+    operations.want(name="What runs, and what should")
+    _lock_step(ready)
+
+
+@deploy("Roll back")
+def roll_back(ready: Ready) -> None:
+    """Bring all hosts back to what they ran before the last switch, in lock step."""
+    operations.want_before(name="What ran before")
+    _lock_step(ready)
+
+
+def _lock_step(ready: Ready) -> None:
+    operations.stop_heads(name="Stop the heads")
+    operations.start_workers(name="Switch the workers", ready=ready)
+    operations.start_heads(name="Switch the heads", ready=ready)
+    operations.take_back_workers(name="Take back the workers", ready=ready)
+    operations.take_back_heads(name="Take back the heads", ready=ready)
+    operations.remember(name="Remember what answered")
+    operations.conclude(name="Result of the switch")

@@ -60,8 +60,14 @@ class Profile:
     @property
     def name(self) -> str:
         """E.g. ``debian13-v3-cpu-worker-1f0c2a``; the end is a hash of everything that goes in."""
-        everything = json.dumps([self.system, self.cpu_level, self.backend, self.targets, dict(self.options)], sort_keys=True)
-        kinds = [kind for kind, targets in (("worker", WORKER_TARGETS), ("head", HEAD_TARGETS)) if set(targets) <= set(self.targets)]
+        everything = json.dumps(
+            [self.system, self.cpu_level, self.backend, self.targets, dict(self.options)], sort_keys=True
+        )
+        kinds = [
+            kind
+            for kind, targets in (("worker", WORKER_TARGETS), ("head", HEAD_TARGETS))
+            if set(targets) <= set(self.targets)
+        ]
         digest = sha256(everything.encode()).hexdigest()[:6]
         return "-".join([self.system, self.cpu_level, self.backend, *kinds, digest])
 
@@ -114,7 +120,7 @@ def make_plan(hosts: list[Host]) -> Plan:
     """Decide for all hosts at once; every reason against it is found, not only the first."""
     refusals = _groups(hosts) + _commits(hosts)
     for host in hosts:
-        refusals += [f"{host.name}: {problem}" for problem in _host_problems(host)]
+        refusals += host_problems(host.name, host.machine, host.wants_sudo)
     addresses, problems = _addresses(hosts)
     refusals += problems
     endpoints, problems = _endpoints(hosts, addresses)
@@ -147,6 +153,28 @@ def make_plan(hosts: list[Host]) -> Plan:
             for host in hosts
         },
     )
+
+
+def host_problems(name: str, machine: Machine, wants_sudo: bool) -> list[str]:
+    """What is wrong with a host whatever its settings are."""
+    problems = []
+    if not machine.root:
+        if not wants_sudo:
+            problems.append("we are not root there: log in as root (`ssh_user`), or set `_sudo = True` for this host.")
+        elif machine.sudo != "yes":
+            why = machine.sudo or "there is no sudo"
+            problems.append(f"sudo does not work without a password ({why}): allow it with NOPASSWD in /etc/sudoers.d.")
+    if machine.architecture != "x86_64":
+        problems.append(f"its architecture is {machine.architecture or 'unknown'}: only x86_64 is supported.")
+    elif machine.cpu_level == "v1":
+        problems.append(
+            "its CPU is older than the level x86-64-v2 (no SSE4.2), too old for llama.cpp: take the host out."
+        )
+    if machine.os_id not in DISTRIBUTIONS:
+        problems.append(f"it runs {machine.os_name or 'an unknown system'}: only Debian and Ubuntu are supported.")
+    if not machine.systemd:
+        problems.append("its PID 1 is not systemd, so services could not be installed: boot it with systemd.")
+    return [f"{name}: {problem}" for problem in problems]
 
 
 def cmake_options(settings: Settings, cpu_level: str) -> dict[str, str]:
@@ -190,28 +218,9 @@ def _commits(hosts: list[Host]) -> list[str]:
     if len(commits) < 2:
         return []
     who = ", ".join(f"{host.name} {host.settings.commit[:12]}" for host in hosts)
-    return [f"inventory: `commit` differs between hosts ({who}): every host runs the same one, so set it for the group `all`."]
-
-
-def _host_problems(host: Host) -> list[str]:
-    machine = host.machine
-    problems = []
-    if not machine.root:
-        if not host.wants_sudo:
-            problems.append("we are not root there: log in as root (`ssh_user`), or set `_sudo = True` for this host.")
-        elif machine.sudo != "yes":
-            problems.append(
-                f"sudo does not work without a password ({machine.sudo or 'no sudo there'}): allow it with NOPASSWD in /etc/sudoers.d."
-            )
-    if machine.architecture != "x86_64":
-        problems.append(f"its architecture is {machine.architecture or 'unknown'}: only x86_64 is supported.")
-    elif machine.cpu_level == "v1":
-        problems.append("its CPU is older than the level x86-64-v2 (no SSE4.2): llama.cpp would not run well; take the host out.")
-    if machine.os_id not in DISTRIBUTIONS:
-        problems.append(f"it runs {machine.os_name or 'an unknown system'}: only Debian and Ubuntu are supported.")
-    if not machine.systemd:
-        problems.append("its PID 1 is not systemd: services could not be installed; boot it with systemd.")
-    return problems
+    return [
+        f"inventory: `commit` differs between hosts ({who}): every host runs the same one, so set it for the group `all`."
+    ]
 
 
 def _addresses(hosts: list[Host]) -> tuple[dict[str, IPv4Address], list[str]]:
@@ -222,16 +231,22 @@ def _addresses(hosts: list[Host]) -> tuple[dict[str, IPv4Address], list[str]]:
         inside = [address for address in host.machine.addresses if address in network]
         if host.settings.address is not None:
             if host.settings.address not in network:
-                problems.append(f"{host.name}: address = {host.settings.address} is not in network = {network}: correct one of them.")
+                problems.append(
+                    f"{host.name}: address = {host.settings.address} is not in network = {network}: correct one of them."
+                )
             addresses[host.name] = host.settings.address
         elif len(inside) == 1:
             addresses[host.name] = inside[0]
         elif inside:
             found = ", ".join(map(str, inside))
-            problems.append(f"{host.name}: it has several addresses in {network} ({found}): set `address` for this host.")
+            problems.append(
+                f"{host.name}: it has several addresses in {network} ({found}): set `address` for this host."
+            )
         else:
             found = ", ".join(map(str, host.machine.addresses)) or "none"
-            problems.append(f"{host.name}: it has no address in network = {network} (it has {found}): correct `network`.")
+            problems.append(
+                f"{host.name}: it has no address in network = {network} (it has {found}): correct `network`."
+            )
     owners: dict[IPv4Address, str] = {}
     for name, address in addresses.items():
         if address in owners:
@@ -240,9 +255,7 @@ def _addresses(hosts: list[Host]) -> tuple[dict[str, IPv4Address], list[str]]:
     return addresses, problems
 
 
-def _endpoints(
-    hosts: list[Host], addresses: Mapping[str, IPv4Address]
-) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+def _endpoints(hosts: list[Host], addresses: Mapping[str, IPv4Address]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     workers = {
         host.name: (addresses[host.name], host.settings.rpc_port)
         for host in hosts
@@ -298,7 +311,9 @@ def _space(hosts: list[Host], builders: set[str]) -> list[str]:
         for path, mebibytes in needed.items():
             free = host.machine.free.get(path, 0)
             if free < mebibytes:
-                problems.append(f"{host.name}: {path} has {free} MiB free and needs {mebibytes}: free some space there.")
+                problems.append(
+                    f"{host.name}: {path} has {free} MiB free and needs {mebibytes}: free some space there."
+                )
     return problems
 
 

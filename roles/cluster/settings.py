@@ -21,7 +21,8 @@ class Settings(RoleSettings):
         description="the cluster network in CIDR notation, e.g. 192.168.1.0/24: workers listen on their address in it"
     )
     address: IPv4Address | None = Field(
-        None, description="this host's IPv4 address in the cluster network; needed only where it has several, or none yet"
+        None,
+        description="this host's IPv4 address in the cluster network; needed only where it has several, or none yet",
     )
     rpc_port: int = Field(50052, ge=1, le=65535, description="the TCP port of this worker, 1 to 65535")
     http_port: int = Field(8080, ge=1, le=65535, description="the TCP port of the head's HTTP endpoint, 1 to 65535")

@@ -27,24 +27,35 @@ class HostState:
 
     :param release: name of the folder below `RELEASES`
     :param commit: the llama.cpp commit of that release, 40 hexadecimal digits
+    :param generation: the same on all hosts that were switched together, see `generation`
     :param units: unit name → its text
     """
 
     release: str
     commit: str
+    generation: str
     units: Mapping[str, str]
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+        """One line."""
+        return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> HostState | None:
         """None where there is no state, or one that cannot be read."""
         try:
             data = json.loads(text)
-            return HostState(str(data["release"]), str(data["commit"]), dict(data["units"]))
+            return HostState(data["release"], data["commit"], data["generation"], dict(data["units"]))
         except (ValueError, KeyError, TypeError):
             return None
+
+
+def generation(releases: Mapping[str, str]) -> str:
+    """Names what all hosts run together, so that going back never mixes two switches.
+
+    :param releases: host → release
+    """
+    return sha256(json.dumps(dict(releases), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def marked(text: str, release: str) -> str:
@@ -67,7 +78,7 @@ class Service:
 
     :param active: ActiveState is active and SubState is running
     :param enabled: it starts at boot
-    :param pid: 0 when it does not run
+    :param ours: the unit file was written by us
     :param program: the file that the process runs, as /proc shows it
     :param mark: see `MARK`
     :param file_digest: SHA-256 of the unit file, empty when there is none
@@ -76,7 +87,7 @@ class Service:
 
     active: bool = False
     enabled: bool = False
-    pid: int = 0
+    ours: bool = False
     program: str = ""
     mark: str = ""
     file_digest: str = ""
@@ -89,7 +100,6 @@ class Seen:
 
     :param current: name of the release that `CURRENT` points at
     :param services: unit name → what it shows
-    :param listening: ``address:port pid`` of every listening TCP socket
     :param connections: state and peer of the TCP connections of llama-server, e.g. ``("ESTAB", "198.18.77.11:50052")``
     :param verified: the state that answered last
     :param before: the one before
@@ -97,7 +107,6 @@ class Seen:
 
     current: str = ""
     services: Mapping[str, Service] = field(default_factory=dict)
-    listening: frozenset[tuple[str, int]] = frozenset()
     connections: tuple[tuple[str, str], ...] = ()
     verified: HostState | None = None
     before: HostState | None = None
@@ -105,7 +114,7 @@ class Seen:
 
 def reasons(unit: str, wanted: HostState, seen: Seen) -> list[str]:
     """Why a unit must be (re)started to be what is wanted; empty when it is."""
-    text = wanted.units[unit]
+    text = wanted.units.get(unit, "")
     service = seen.services.get(unit, Service())
     found = []
     if service.file_digest != sha256(text.encode()).hexdigest():
@@ -123,6 +132,11 @@ def reasons(unit: str, wanted: HostState, seen: Seen) -> list[str]:
     elif service.mark != mark_of(text):
         found.append("the running process was started from another unit")
     return found
+
+
+def superfluous(wanted: HostState, seen: Seen) -> list[str]:
+    """Units of ours that this host has and should not have: it is no worker, or no head, any more."""
+    return [unit for unit, service in seen.services.items() if service.ours and unit not in wanted.units]
 
 
 def lost_endpoints(endpoints: tuple[str, ...], seen: Seen) -> list[str]:

@@ -19,8 +19,9 @@ class Switch:
     :param wanted: host → what it is to run
     :param seen: host → what it showed before the switch
     :param failures: host → why its part failed; the first reason wins
+    :param restored: hosts that went back after a failure
+    :param stranded: host → why it could not go back
     :param stopped: when the endpoint stopped answering: seconds since 1970 by the head's clock
-    :param answered: when it answered again, by the same clock
     """
 
     plan: Plan
@@ -28,8 +29,9 @@ class Switch:
     wanted: dict[str, HostState] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    restored: set[str] = field(default_factory=set)
+    stranded: dict[str, str] = field(default_factory=dict)
     stopped: float | None = None
-    answered: float | None = None
 
     def offer(self, host: str, unit: str, text: str) -> None:
         """A role says what its unit is to be on a host."""
@@ -56,13 +58,41 @@ class Switch:
             return []
         found = reasons(LLAMA_SERVER, self.wanted[host], self.seen[host])
         if not found:
-            found = [f"its connection to {endpoint} is lost" for endpoint in lost_endpoints(plan.endpoints, self.seen[host])]
+            found = [
+                f"its connection to {endpoint} is lost" for endpoint in lost_endpoints(plan.endpoints, self.seen[host])
+            ]
         for name, other in self.plan.hosts.items():
             if f"{other.address}:{other.rpc_port}" in plan.endpoints and self.worker_reasons(name):
                 found.append(f"its worker {name} is restarted")
         return found
 
+    def changed(self, host: str) -> bool:
+        """Whether the switch touches this host."""
+        return not self.missing and bool(self.worker_reasons(host) or self.head_reasons(host))
+
+    def keep(self, host: str) -> frozenset[str]:
+        """The releases that stay on a host after a good switch: what runs, and the one before."""
+        wanted, seen = self.wanted[host], self.seen[host]
+        moved = seen.verified is not None and seen.verified.generation != wanted.generation
+        before = seen.verified if moved else seen.before
+        return frozenset({wanted.release} | ({before.release} if before else set()))
+
     @property
-    def needed(self) -> bool:
-        """Whether any host has to change."""
-        return not self.missing and any(self.worker_reasons(name) or self.head_reasons(name) for name in self.plan.hosts)
+    def obstacle(self) -> str:
+        """Why nothing may be switched, in one sentence; empty when nothing stands in the way."""
+        if self.missing:
+            return f"{', '.join(self.missing)}: not ready for the switch (the reason stands above), so no host was switched."
+        states = self.wanted.items()
+        if len({state.generation for _, state in states}) > 1:
+            who = ", ".join(f"{name} {state.commit[:12]}" for name, state in states)
+            return f"inventory: the hosts would not run what belongs together ({who}), so no host was switched; run deploys/cluster.py."
+        return ""
+
+    @property
+    def outcome(self) -> str:
+        """What runs after a failed switch, in one sentence."""
+        if self.stranded:
+            return f"{', '.join(self.stranded)} could not go back: look there, and run the deploy again."
+        if not any(self.seen[name].verified for name in self.restored):
+            return "There was no release before to go back to, so the services were stopped; correct the cause and run again."
+        return "Every host is back on the release before, which answers."

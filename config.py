@@ -1,0 +1,12 @@
+"""What every pyinfra run in this folder obeys; pyinfra reads it from the working directory, before the inventory."""
+
+from pyinfra import config, state
+
+from roles.base.connection import quick_ssh, stop_when_unreachable
+
+config.REQUIRE_PYINFRA_VERSION = "~=3.10.0"
+# One failed host stops the run for all: nothing may ever be done to half a cluster.
+config.FAIL_PERCENT = 0
+
+state.should_raise_failed_hosts = stop_when_unreachable
+quick_ssh()

@@ -1,0 +1,42 @@
+"""Make the inventory's hosts one LLM endpoint, and upgrade it: `pyinfra inventories/lab.py deploys/cluster.py`.
+
+Every host goes through the same calls in the same order; pyinfra finishes one on all hosts before the next begins.
+"""
+
+from functools import partial
+
+from pyinfra import host
+
+from roles import base, cluster, firewall, llama_cpp, llama_server, model, rpc_server
+from roles.cluster.look import look
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+
+# 1. Look: one plan for all hosts, or no change at all.
+seen = look(
+    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
+    checks=[model.check],
+)
+plan = seen.plan.hosts[host.name]
+settings = seen.settings[host.name]
+ready = {}
+
+# 2. Prepare: packages, firewall, model. No service of ours is touched.
+base.prepare()
+firewall.prepare(plan)
+llama_cpp.prepare(plan)
+if plan.head:
+    model.prepare(settings[model.Settings])
+
+# 3. Build: every host gets the pinned release, while the old one still serves.
+llama_cpp.build(plan, settings[llama_cpp.Settings])
+llama_cpp.fetch(plan)
+
+# 4. and 5. Switch, all hosts in lock step; back to the release before if it does not answer.
+if plan.worker:
+    rpc_server.configure(plan, settings[rpc_server.Settings])
+    ready[RPC_SERVER] = partial(rpc_server.listening, plan=plan, settings=settings[rpc_server.Settings])
+if plan.head:
+    llama_server.configure(plan, settings[llama_server.Settings], model.first(settings[model.Settings]))
+    ready[LLAMA_SERVER] = partial(llama_server.answers, plan=plan, settings=settings[llama_server.Settings])
+cluster.switch(ready)
+llama_cpp.prune(lambda: seen.switch.keep(plan.name))

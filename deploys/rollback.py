@@ -1,0 +1,23 @@
+"""Bring the cluster back to the release before: `pyinfra inventories/lab.py deploys/rollback.py`.
+
+Run it twice to go forward again. The inventory still names the newer commit: `deploys/cluster.py` would go there again.
+"""
+
+from functools import partial
+
+from pyinfra import host
+
+from roles import cluster, llama_cpp, llama_server, model, rpc_server
+from roles.cluster.look import look
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+
+seen = look([llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings])
+plan = seen.plan.hosts[host.name]
+settings = seen.settings[host.name]
+ready = {}
+
+if plan.worker:
+    ready[RPC_SERVER] = partial(rpc_server.listening, plan=plan, settings=settings[rpc_server.Settings])
+if plan.head:
+    ready[LLAMA_SERVER] = partial(llama_server.answers, plan=plan, settings=settings[llama_server.Settings])
+cluster.roll_back(ready)

@@ -1,0 +1,150 @@
+"""Phase 1 of a deploy: look at all hosts, make one plan for all, and stop before any change where it cannot be made.
+
+Deploy code runs once per host, at the same time; the first to come looks at all of them, the others read the result.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import gevent
+from gevent.lock import BoundedSemaphore
+from pyinfra.api.arguments import all_global_arguments
+from pyinfra.api.connectors import get_all_connectors
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.host import Host as PyinfraHost
+from pyinfra.api.inventory import Inventory
+from pyinfra.api.state import State
+from pyinfra.context import ctx_config, ctx_host, ctx_state
+
+from roles.base.connection import unreachable
+from roles.base.facts import MachineFact
+from roles.base.machine import Machine
+from roles.base.settings import HostData, HostSettings, RoleSettings, read_settings
+from roles.cluster.plan import Host, HostPlan, Plan, host_problems, make_plan
+from roles.cluster.settings import Settings
+from roles.cluster.switch import Switch
+
+Check = Callable[[HostPlan, HostSettings], list[str]]
+"""A role's own look at one host (its facts are at hand): what is wrong with it, one sentence each."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen and decided.
+
+    :param plan: one plan for all hosts
+    :param settings: host → its settings, by role
+    :param switch: what the hosts of this run tell each other while they are switched
+    """
+
+    plan: Plan
+    settings: dict[str, HostSettings]
+    switch: Switch
+
+
+_looks: WeakKeyDictionary[State, Look] = WeakKeyDictionary()
+_one_at_a_time = BoundedSemaphore()
+
+
+def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> Look:
+    """Look at all hosts of the inventory, once per run.
+
+    :param models: the settings of all roles that the deploy uses
+    :param checks: what roles want to know before the first change
+    :raises PyinfraError: with every reason against the run, one a line
+    """
+    state = ctx_state.get()
+    with _one_at_a_time:
+        if state not in _looks:
+            _looks[state] = _look(state, [Settings, *models], checks)
+        return _looks[state]
+
+
+def current_switch() -> Switch:
+    """The switch of this run."""
+    return _looks[ctx_state.get()].switch
+
+
+def inventory_data(inventory: Inventory) -> list[HostData]:
+    """What an inventory says of each host, in its order."""
+    return [HostData(host.name, frozenset(host.groups), host.data.dict()) for host in inventory]
+
+
+def foreign_keys() -> frozenset[str]:
+    """The inventory keys that are pyinfra's own."""
+    connectors = get_all_connectors().values()
+    return frozenset(key for connector in connectors for key in connector.data_meta) | {
+        key for key, _ in all_global_arguments()
+    }
+
+
+def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[Check]) -> Look:
+    _refuse(_typed_wrongly(state))
+    # An answer of Enter to "continue?" must not go on to the switch.
+    state.should_raise_failed_hosts = None
+    data = inventory_data(state.inventory)
+    settings, problems = read_settings(models, data, foreign_keys())
+    machines: dict[str, Machine] = _on_all_hosts(state, lambda host: host.get_fact(MachineFact, _sudo=False))
+    hosts = [
+        Host(host.name, host.groups, settings[host.name][Settings], machines[host.name], bool(host.data.get("_sudo")))
+        for host in data
+        if host.name in settings
+    ]
+    if problems:
+        for host in data:
+            problems += host_problems(host.name, machines[host.name], bool(host.data.get("_sudo")))
+        _refuse(problems)
+    plan = make_plan(hosts)
+    _refuse(plan.refusals)
+    found = _on_all_hosts(
+        state, lambda host: [line for check in checks for line in check(plan.hosts[host.name], settings[host.name])]
+    )
+    _refuse([f"{name}: {line}" for name, lines in found.items() for line in lines])
+    return Look(plan, settings, Switch(plan))
+
+
+def _refuse(reasons: Iterable[str]) -> None:
+    lines = list(reasons)
+    if lines:
+        raise PyinfraError("nothing was changed, because:\n" + "\n".join(f"    {line}" for line in lines))
+
+
+def _typed_wrongly(state: State) -> list[str]:
+    """Ways to start pyinfra by which a part of the cluster could be left behind."""
+    reasons = []
+    if state.config.REQUIRE_PYINFRA_VERSION is None:
+        reasons.append(
+            "inventory: config.py was not read, because pyinfra reads it from the working directory: change into gpuquilt's"
+            " folder and run the command again."
+        )
+    elif state.config.FAIL_PERCENT != 0:
+        reasons.append(
+            "inventory: --fail-percent would let a part of the cluster go on alone: run the command without it."
+        )
+    if state.limit_hosts is not None:
+        reasons.append(
+            "inventory: --limit and --exclude would switch a part of the cluster, and llama.cpp needs the same commit everywhere:"
+            " run the command without them."
+        )
+    for option in ("--no-wait", "--serial"):
+        if option in sys.argv:
+            reasons.append(f"inventory: with {option} hosts would not wait for each other: run the command without it.")
+    if state.failed_hosts:
+        reasons.append(unreachable(state))
+    return reasons
+
+
+def _on_all_hosts(state: State, ask: Callable[[PyinfraHost], Any]) -> dict[str, Any]:
+    """Ask every host at the same time; the answers by host name, in the order of the inventory."""
+
+    def in_context(host: PyinfraHost) -> Any:
+        with ctx_config.use(state.config.copy()), ctx_host.use(host):
+            return ask(host)
+
+    greenlets = {host.name: gevent.spawn(in_context, host) for host in state.inventory}
+    return {name: greenlet.get() for name, greenlet in greenlets.items()}
