@@ -22,15 +22,11 @@ def prepare() -> None:
     """Leave the host ready for the other roles; touches no service."""
     files.put(
         name="apt waits for its lock",
-        src=StringIO(
-            '// Another apt (unattended-upgrades at first boot) may hold the lock: wait, in seconds.\nDPkg::Lock::Timeout "600";\n'
-        ),
+        src=StringIO('// Unattended upgrades may hold the lock at first boot: wait, in seconds.\nDPkg::Lock::Timeout "600";\n'),
         dest="/etc/apt/apt.conf.d/80gpuquilt",
         mode="644",
     )
     packages(name="Packages", names=PACKAGES)
-    server.user(
-        name=f"System user {USER}", user=USER, system=True, home=CACHE, shell="/usr/sbin/nologin", ensure_home=False
-    )
+    server.user(name=f"System user {USER}", user=USER, system=True, home=CACHE, shell="/usr/sbin/nologin", ensure_home=False)
     for folder in FOLDERS:
         files.directory(name=f"Folder {folder}", path=folder, mode="755")

@@ -27,7 +27,7 @@ class QuickTransport(Transport):
 
 def quick_ssh() -> None:
     """Make every SSH connection of this run a `QuickTransport`; pyinfra has no setting for it."""
-    paramiko.client.Transport = QuickTransport  # type: ignore[misc]
+    setattr(paramiko.client, "Transport", QuickTransport)  # noqa: B010 (it is not exported, so mypy refuses the plain form)
 
 
 def stop_when_unreachable(state: State) -> bool:
@@ -40,4 +40,4 @@ def stop_when_unreachable(state: State) -> bool:
 def unreachable(state: State) -> str:
     """The sentence about the hosts that could not be connected to; why stands above it, from pyinfra."""
     names = ", ".join(sorted(host.name for host in state.failed_hosts))
-    return f"{names}: cannot be reached (the reason stands above): start it, or take it out of the inventory; no host was changed."
+    return f"{names}: cannot be reached (why stands above): start it, or take it out of the inventory; no host was changed."

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from typing_extensions import override
-
 from pyinfra.api import FactBase
+from typing_extensions import override
 
 from roles.base import machine
 from roles.base.machine import Machine

@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Callable, Generator
 from hashlib import sha256
-from typing import Any
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, StringCommand, operation
@@ -14,7 +13,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from roles.base.facts import MissingPackagesFact
-from roles.base.remote import Answer, complain, run, say
+from roles.base.remote import complain, run, say
 
 WORK = "/var/lib/gpuquilt/work"
 """Where long work keeps its script, its log and its exit status."""
@@ -86,9 +85,7 @@ def _start(unit: str, script: str) -> str:
     folder = f"{WORK}/{unit}"
     digest = sha256(script.encode()).hexdigest()
     # The status is written last and by rename: a script that dies in the middle leaves none.
-    runner = (
-        f"sh {folder}/script >{folder}/log 2>&1; echo $? >{folder}/status.new; mv {folder}/status.new {folder}/status"
-    )
+    runner = f"sh {folder}/script >{folder}/log 2>&1; echo $? >{folder}/status.new; mv {folder}/status.new {folder}/status"
     return f"""set -e
 mkdir -p {folder}
 if systemctl is-active --quiet {unit}; then

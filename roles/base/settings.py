@@ -24,7 +24,7 @@ class RoleSettings(BaseModel):
     """Groups whose hosts these settings are read for; empty: every host."""
 
     @classmethod
-    def keys(cls) -> dict[str, FieldInfo]:
+    def inventory_keys(cls) -> dict[str, FieldInfo]:
         """Inventory key → field."""
         return {cls.prefix + name: field for name, field in cls.model_fields.items()}
 
@@ -68,7 +68,7 @@ def read_settings(
     :param foreign: keys that are not ours but allowed: pyinfra's own
     :return: settings by host name, and the problems, one sentence each; a host with a problem has no settings
     """
-    known = {key for model in models for key in model.keys()}
+    known = {key for model in models for key in model.inventory_keys()}
     settings: dict[str, HostSettings] = {}
     problems: list[str] = []
     for host in hosts:
@@ -77,9 +77,7 @@ def read_settings(
         for model in models:
             if model.groups and not model.groups & host.groups:
                 continue
-            values = {
-                name: host.data[model.prefix + name] for name in model.model_fields if model.prefix + name in host.data
-            }
+            values = {name: host.data[model.prefix + name] for name in model.model_fields if model.prefix + name in host.data}
             try:
                 by_model[model] = model(**values)
             except ValidationError as error:
@@ -99,9 +97,7 @@ def _unknown_keys(host: HostData, known: set[str], foreign: frozenset[str]) -> l
         if close:
             found.append(f"{host.name}: there is no setting {key!r}: did you mean {close[0]!r}?")
         elif not private:
-            found.append(
-                f"{host.name}: there is no setting {key!r}: take it out, or begin its name with '_' if it is yours."
-            )
+            found.append(f"{host.name}: there is no setting {key!r}: take it out, or begin its name with '_' if it is yours.")
     return found
 
 

@@ -53,6 +53,4 @@ def _address(name: str, workers: Mapping[str, tuple[IPv4Address, int]]) -> IPv4A
     try:
         return IPv4Address(name)
     except AddressValueError:
-        raise ValueError(
-            f"names no worker of this inventory (these are {', '.join(workers)}) and is no IPv4 address"
-        ) from None
+        raise ValueError(f"names no worker of this inventory (these are {', '.join(workers)}) and is no IPv4 address") from None

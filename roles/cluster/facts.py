@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing_extensions import override
-
 from pyinfra.api import FactBase
+from typing_extensions import override
 
 from roles.cluster import seen
 from roles.cluster.state import Seen

@@ -78,9 +78,7 @@ def inventory_data(inventory: Inventory) -> list[HostData]:
 def foreign_keys() -> frozenset[str]:
     """The inventory keys that are pyinfra's own."""
     connectors = get_all_connectors().values()
-    return frozenset(key for connector in connectors for key in connector.data_meta) | {
-        key for key, _ in all_global_arguments()
-    }
+    return frozenset(key for connector in connectors for key in connector.data_meta) | {key for key, _ in all_global_arguments()}
 
 
 def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[Check]) -> Look:
@@ -123,9 +121,7 @@ def _typed_wrongly(state: State) -> list[str]:
             " folder and run the command again."
         )
     elif state.config.FAIL_PERCENT != 0:
-        reasons.append(
-            "inventory: --fail-percent would let a part of the cluster go on alone: run the command without it."
-        )
+        reasons.append("inventory: --fail-percent would let a part of the cluster go on alone: run the command without it.")
     if state.limit_hosts is not None:
         reasons.append(
             "inventory: --limit and --exclude would switch a part of the cluster, and llama.cpp needs the same commit everywhere:"

@@ -42,9 +42,7 @@ def want() -> Commands:
     plan = switch.plan.hosts[host.name]
     switch.seen[host.name] = host.get_fact(SeenFact)
     releases = {name: other.release for name, other in switch.plan.hosts.items()}
-    switch.wanted[host.name] = HostState(
-        plan.release, plan.commit, generation(releases), switch.offered.get(host.name, {})
-    )
+    switch.wanted[host.name] = HostState(plan.release, plan.commit, generation(releases), switch.offered.get(host.name, {}))
     host.noop("looked at what runs")
     return
     yield
@@ -77,9 +75,7 @@ def stop_heads() -> Commands:
     if reasons and LLAMA_SERVER in seen.services and seen.services[LLAMA_SERVER].file_digest:
         yield FunctionCommand(_stop_head, (switch, reasons), {})
     for unit in superfluous(wanted, seen):
-        yield StringCommand(
-            f"systemctl disable --now {unit} && rm /etc/systemd/system/{unit} && systemctl daemon-reload"
-        )
+        yield StringCommand(f"systemctl disable --now {unit} && rm /etc/systemd/system/{unit} && systemctl daemon-reload")
     host.noop("nothing to stop")
 
 
@@ -147,9 +143,7 @@ def conclude() -> Commands:
 
 def _stop_head(state: State, host: Host, switch: Switch, reasons: list[str]) -> None:
     say(host, f"{LLAMA_SERVER} stops: {'; '.join(reasons)}")
-    answer = run(
-        state, host, f"systemctl is-active --quiet {LLAMA_SERVER} && date +%s.%N; systemctl stop {LLAMA_SERVER}"
-    )
+    answer = run(state, host, f"systemctl is-active --quiet {LLAMA_SERVER} && date +%s.%N; systemctl stop {LLAMA_SERVER}")
     if answer.output:
         switch.stopped = float(answer.output[0])
     if not answer.ok:
@@ -177,9 +171,7 @@ def _start(
         _report_downtime(host, switch, since)
 
 
-def _take_back(
-    state: State, host: Host, switch: Switch, unit: str, ready: Callable[[State, Host], float | None] | None
-) -> None:
+def _take_back(state: State, host: Host, switch: Switch, unit: str, ready: Callable[[State, Host], float | None] | None) -> None:
     """Put one unit back; without a state that answered before, there is nothing to run, and it is stopped."""
     verified = switch.seen[host.name].verified
     if unit == RPC_SERVER:

@@ -60,13 +60,9 @@ class Profile:
     @property
     def name(self) -> str:
         """E.g. ``debian13-v3-cpu-worker-1f0c2a``; the end is a hash of everything that goes in."""
-        everything = json.dumps(
-            [self.system, self.cpu_level, self.backend, self.targets, dict(self.options)], sort_keys=True
-        )
+        everything = json.dumps([self.system, self.cpu_level, self.backend, self.targets, dict(self.options)], sort_keys=True)
         kinds = [
-            kind
-            for kind, targets in (("worker", WORKER_TARGETS), ("head", HEAD_TARGETS))
-            if set(targets) <= set(self.targets)
+            kind for kind, targets in (("worker", WORKER_TARGETS), ("head", HEAD_TARGETS)) if set(targets) <= set(self.targets)
         ]
         digest = sha256(everything.encode()).hexdigest()[:6]
         return "-".join([self.system, self.cpu_level, self.backend, *kinds, digest])
@@ -167,9 +163,7 @@ def host_problems(name: str, machine: Machine, wants_sudo: bool) -> list[str]:
     if machine.architecture != "x86_64":
         problems.append(f"its architecture is {machine.architecture or 'unknown'}: only x86_64 is supported.")
     elif machine.cpu_level == "v1":
-        problems.append(
-            "its CPU is older than the level x86-64-v2 (no SSE4.2), too old for llama.cpp: take the host out."
-        )
+        problems.append("its CPU is older than the level x86-64-v2 (no SSE4.2), too old for llama.cpp: take the host out.")
     if machine.os_id not in DISTRIBUTIONS:
         problems.append(f"it runs {machine.os_name or 'an unknown system'}: only Debian and Ubuntu are supported.")
     if not machine.systemd:
@@ -218,9 +212,7 @@ def _commits(hosts: list[Host]) -> list[str]:
     if len(commits) < 2:
         return []
     who = ", ".join(f"{host.name} {host.settings.commit[:12]}" for host in hosts)
-    return [
-        f"inventory: `commit` differs between hosts ({who}): every host runs the same one, so set it for the group `all`."
-    ]
+    return [f"inventory: `commit` differs between hosts ({who}): every host runs the same one, so set it for the group `all`."]
 
 
 def _addresses(hosts: list[Host]) -> tuple[dict[str, IPv4Address], list[str]]:
@@ -239,14 +231,10 @@ def _addresses(hosts: list[Host]) -> tuple[dict[str, IPv4Address], list[str]]:
             addresses[host.name] = inside[0]
         elif inside:
             found = ", ".join(map(str, inside))
-            problems.append(
-                f"{host.name}: it has several addresses in {network} ({found}): set `address` for this host."
-            )
+            problems.append(f"{host.name}: it has several addresses in {network} ({found}): set `address` for this host.")
         else:
             found = ", ".join(map(str, host.machine.addresses)) or "none"
-            problems.append(
-                f"{host.name}: it has no address in network = {network} (it has {found}): correct `network`."
-            )
+            problems.append(f"{host.name}: it has no address in network = {network} (it has {found}): correct `network`.")
     owners: dict[IPv4Address, str] = {}
     for name, address in addresses.items():
         if address in owners:
@@ -311,9 +299,7 @@ def _space(hosts: list[Host], builders: set[str]) -> list[str]:
         for path, mebibytes in needed.items():
             free = host.machine.free.get(path, 0)
             if free < mebibytes:
-                problems.append(
-                    f"{host.name}: {path} has {free} MiB free and needs {mebibytes}: free some space there."
-                )
+                problems.append(f"{host.name}: {path} has {free} MiB free and needs {mebibytes}: free some space there.")
     return problems
 
 

@@ -58,9 +58,7 @@ class Switch:
             return []
         found = reasons(LLAMA_SERVER, self.wanted[host], self.seen[host])
         if not found:
-            found = [
-                f"its connection to {endpoint} is lost" for endpoint in lost_endpoints(plan.endpoints, self.seen[host])
-            ]
+            found = [f"its connection to {endpoint} is lost" for endpoint in lost_endpoints(plan.endpoints, self.seen[host])]
         for name, other in self.plan.hosts.items():
             if f"{other.address}:{other.rpc_port}" in plan.endpoints and self.worker_reasons(name):
                 found.append(f"its worker {name} is restarted")
@@ -85,7 +83,7 @@ class Switch:
         states = self.wanted.items()
         if len({state.generation for _, state in states}) > 1:
             who = ", ".join(f"{name} {state.commit[:12]}" for name, state in states)
-            return f"inventory: the hosts would not run what belongs together ({who}), so no host was switched; run deploys/cluster.py."
+            return f"inventory: what the hosts would run does not belong together ({who}), so no host was switched."
         return ""
 
     @property
