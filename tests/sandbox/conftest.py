@@ -1,0 +1,198 @@
+"""The sandbox for the tests: three real machines on this computer, brought up by `make sandbox` as a user would.
+
+The tests of one file go on from where the one before left the cluster; each file begins by bringing it to a known state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.conftest import ROOT, Ended, pyinfra, run
+
+INVENTORY = "inventories/sandbox.py"
+NEW = "0c1e57098bba43ac29e6e3b677cdceebdd22334f"
+OLD = "e3a74b299085cd00013804f7fca2e03441b2da20"
+STATE = Path(os.environ.get("GPUQUILT_SANDBOX_STATE", "/var/lib/gpuquilt-sandbox"))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine of the sandbox."""
+
+    name: str
+    address: str
+    key: str
+    known_hosts: str
+
+    def ssh(self, command: str, timeout: float = 60) -> Ended:
+        """Run a shell command as root."""
+        return run(
+            *("ssh", "-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={self.known_hosts}", "-i", self.key),
+            *("-o", "ConnectTimeout=10", f"root@{self.address}", command),
+            timeout=timeout,
+        )
+
+    def out(self, command: str, timeout: float = 60) -> str:
+        """What a command prints; it must succeed."""
+        ended = self.ssh(command, timeout)
+        assert ended.status == 0, f"{self.name}: {command}: {ended.text}"
+        return ended.output.strip()
+
+    def shows(self, unit: str, *properties: str) -> dict[str, str]:
+        """Properties of a unit."""
+        lines = self.out(f"systemctl show {unit} --property={','.join(properties)}").splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+    def running(self, unit: str) -> str:
+        """The file that the unit's process runs."""
+        return self.out(f"readlink /proc/$(systemctl show {unit} --property=MainPID --value)/exe")
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """The machines, and the cluster on them."""
+
+    w1: Machine
+    w2: Machine
+    head: Machine
+    made: Ended
+    """What `make sandbox` said."""
+
+    @property
+    def machines(self) -> tuple[Machine, Machine, Machine]:
+        return (self.w1, self.w2, self.head)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{self.head.address}:8080"
+
+    def deploy(self, *arguments: str, deploy: str = "deploys/cluster.py", timeout: float = 1200) -> Ended:
+        """Run a deploy without a question."""
+        return pyinfra("-y", INVENTORY, deploy, *arguments, timeout=timeout)
+
+    def at(self, commit: str) -> None:
+        """Bring the cluster to a commit."""
+        ended = self.deploy("--data", f"commit={commit}")
+        assert ended.status == 0, ended.text
+        assert self.commits() == {commit[:12]}
+
+    def commits(self) -> set[str]:
+        """The commits, 12 digits, of all the processes that run."""
+        units = {self.w1: "rpc-server", self.w2: "rpc-server", self.head: "llama-server"}
+        return {Path(machine.running(unit)).parts[4].partition("-")[0] for machine, unit in units.items()}
+
+    def services(self) -> dict[str, dict[str, str]]:
+        """What must stay as it is when nothing is to be done: processes, their starts, and systemd's reloads."""
+        found = {}
+        for machine in self.machines:
+            unit = "llama-server" if machine is self.head else "rpc-server"
+            found[machine.name] = machine.shows(unit, "MainPID", "ExecMainStartTimestampMonotonic", "NRestarts")
+            found[machine.name]["reloads"] = machine.out("journalctl -b _PID=1 --output=cat | grep -ci 'reload.*request' || true")
+        return found
+
+    def ask(self, prompt: str = "The capital of France is", timeout: float = 30) -> str:
+        """The model's completion."""
+        body = {"prompt": prompt, "max_tokens": 8, "temperature": 0}
+        answer = requests.post(f"{self.endpoint}/v1/completions", json=body, timeout=timeout)
+        answer.raise_for_status()
+        return str(answer.json()["choices"][0]["text"])
+
+
+def changes(ended: Ended) -> dict[str, list[str]]:
+    """Operation name → hosts on which it changed something or failed, from the output of `pyinfra --json`."""
+    results: dict[str, Any] = json.loads(ended.output)["results"]
+    return {
+        operation["name"]: [*operation["success"], *operation["error"]]
+        for operation in results["operations"]
+        if operation["success"] or operation["error"]
+    }
+
+
+@dataclass
+class Watch:
+    """Asks the endpoint for an answer all the time, and remembers who answered when."""
+
+    sandbox: Sandbox
+    answers: list[tuple[float, str]] = field(default_factory=list)
+    _end: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Watch:
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._end.is_set():
+            try:
+                self.sandbox.ask(timeout=5)
+                build = requests.get(f"{self.sandbox.endpoint}/props", timeout=5).json()["build_info"]
+                self.answers.append((time.monotonic(), build))
+            except (requests.RequestException, KeyError, IndexError):
+                pass
+            time.sleep(0.1)
+
+    @property
+    def downtime(self) -> float:
+        """The longest time between two answers, in seconds."""
+        times = [at for at, _ in self.answers]
+        return max(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+
+    @property
+    def builds(self) -> list[str]:
+        """The builds that answered, in order, each once per stretch."""
+        builds = [build for _, build in self.answers]
+        return [build for index, build in enumerate(builds) if index == 0 or builds[index - 1] != build]
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Sandbox]:
+    """Bring the sandbox up as a user would."""
+    if os.geteuid() != 0:
+        reason = "the sandbox needs root: run the tests as root"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    # Done when 1: fifteen minutes on two cores with empty caches.
+    made = run("make", "sandbox", timeout=15 * 60)
+    assert made.status == 0, made.text
+    found = json.loads((STATE / "machines.json").read_text())
+    machines = {
+        name: Machine(name, entry["address"], entry["ssh_key"], entry["known_hosts"])
+        for name, entry in _by_name(found).items()
+    }
+    w1, w2, head = (next(machine for name, machine in machines.items() if name.endswith(end)) for end in ("-w1", "-w2", "-head"))
+    yield Sandbox(w1, w2, head, made)
+
+
+def _by_name(found: dict[str, Any]) -> dict[str, dict[str, str]]:
+    return {machine["name"]: machine for machine in found["machines"]}
+
+
+def kill_group(process: subprocess.Popen[Any]) -> None:
+    """Kill a run of pyinfra as a lost terminal or the OOM killer would: at once, and without a word to the hosts."""
+    process.kill()
+    process.wait(timeout=30)
+
+
+def quoted(value: object) -> str:
+    """A value for `--data`, as JSON."""
+    return shlex.quote(json.dumps(value))
+
+
+__all__ = ["INVENTORY", "NEW", "OLD", "ROOT", "Machine", "Sandbox", "Watch", "changes", "kill_group"]

@@ -1,0 +1,247 @@
+"""The cluster on three real machines, from the first answer to upgrades, rollbacks and everything that breaks them.
+
+The tests follow one another: the order is that of a user's weeks with the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.conftest import pyinfra_command
+from tests.sandbox.conftest import INVENTORY, NEW, OLD, ROOT, Machine, Sandbox, Watch, changes, kill_group
+
+DOWNTIME = re.compile(r"downtime (\d+\.\d) s")
+BUILD_UNIT = "gpuquilt-build-*"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster_runs_new(sandbox: Sandbox) -> Iterator[None]:
+    """Both releases are built along the way; the tests leave the cluster as `make sandbox` made it."""
+    sandbox.at(NEW)
+    yield
+    sandbox.at(NEW)
+
+
+def test_make_sandbox_ends_with_an_answer_through_both_workers(sandbox: Sandbox) -> None:
+    assert "Paris" in sandbox.made.output
+    assert "tokens" in sandbox.made.output
+    assert "make sandbox-down" in sandbox.made.output
+    peers = sandbox.head.out("ss -Htnp state established | grep llama-server | awk '{print $4}'").split()
+    assert {f"{worker.address}:50052" for worker in (sandbox.w1, sandbox.w2)} <= set(peers)
+
+
+def test_a_second_run_changes_nothing(sandbox: Sandbox) -> None:
+    before = sandbox.services()
+    started = time.monotonic()
+    ended = sandbox.deploy("--json")
+    seconds = time.monotonic() - started
+    assert ended.status == 0, ended.text
+    assert changes(ended) == {}
+    assert sandbox.services() == before
+    # Done when 2; a run takes 3 s on an idle computer.
+    assert seconds < 10
+
+
+@contextmanager
+def build_of_the_older_commit(sandbox: Sandbox) -> Iterator[subprocess.Popen[bytes]]:
+    """A run that is under way until its build is."""
+    command = pyinfra_command("-y", INVENTORY, "deploys/cluster.py", "--data", f"commit={OLD}")
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(240):
+            log = f"cat /var/lib/gpuquilt/work/{BUILD_UNIT}/log 2>/dev/null | tail -n 1"
+            if re.search(r"\[ *[1-9]\d*%\]", sandbox.head.out(log)) and sandbox.head.ssh(f"systemctl is-active {BUILD_UNIT}").output:
+                break
+            assert process.poll() is None, "the run ended before its build was seen"
+            time.sleep(1)
+        yield process
+    finally:
+        kill_group(process)
+
+
+def test_a_run_killed_in_the_middle_of_the_build_is_finished_by_the_next(sandbox: Sandbox) -> None:
+    if sandbox.head.ssh(f"ls -d /opt/llama.cpp/releases/{OLD[:12]}-*").status == 0:
+        sandbox.head.out(f"rm -r /opt/llama.cpp/releases/{OLD[:12]}-* /var/cache/gpuquilt/build/{OLD[:12]}-*; true")
+    with build_of_the_older_commit(sandbox) as process:
+        kill_group(process)
+    # The build goes on without its run: the next run follows it, and starts no second one.
+    started = sandbox.head.out(f"systemctl show '{BUILD_UNIT}' --property=ExecMainStartTimestampMonotonic")
+    assert started
+    assert sandbox.commits() == {NEW[:12]}
+    folders = "ls /var/cache/gpuquilt/build | grep -c ^" + OLD[:12]
+    with Watch(sandbox) as watch:
+        ended = sandbox.deploy("--data", f"commit={OLD}")
+    assert ended.status == 0, ended.text
+    assert sandbox.head.out(folders) == "1"
+    assert sandbox.commits() == {OLD[:12]}
+    assert len(watch.builds) == 2
+    assert NEW[:7] in watch.builds[0]
+    assert OLD[:7] in watch.builds[1]
+
+
+def test_the_archive_of_one_build_serves_both_workers(sandbox: Sandbox) -> None:
+    manifests = [
+        machine.out(f"cat /opt/llama.cpp/releases/{OLD[:12]}-*/manifest.json") for machine in (sandbox.w1, sandbox.w2)
+    ]
+    assert manifests[0] == manifests[1]
+    assert sandbox.w2.ssh("ls /var/cache/gpuquilt/build").output == ""
+
+
+def inventory_with(folder: Path, old: str, new: str) -> str:
+    """The sandbox's inventory with one line changed."""
+    copy = folder / "inventories"
+    shutil.copytree(ROOT / "inventories", copy)
+    text = (copy / "sandbox.py").read_text()
+    assert text.count(old) >= 1
+    (copy / "sandbox.py").write_text(text.replace(old, new))
+    return str(copy / "sandbox.py")
+
+
+def test_one_changed_line_upgrades_while_the_old_release_serves(sandbox: Sandbox, tmp_path: Path) -> None:
+    """From the older commit to the newer; the inventory's line is changed back from the older one first."""
+    sandbox.at(OLD)
+    inventory = inventory_with(tmp_path, OLD, OLD)  # the inventory names the newer commit: running it is the upgrade
+    with Watch(sandbox) as watch:
+        ended = subprocess.run(
+            pyinfra_command("-y", inventory, "deploys/cluster.py"), cwd=ROOT, capture_output=True, text=True, timeout=1200
+        )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert sandbox.commits() == {NEW[:12]}
+    assert [OLD[:7] in watch.builds[0], NEW[:7] in watch.builds[-1], len(watch.builds)] == [True, True, 2]
+    said = DOWNTIME.search(ended.stdout + ended.stderr)
+    assert said is not None
+    assert float(said[1]) <= 10
+    assert watch.downtime <= 10
+
+
+def test_rollback_goes_to_the_release_before_and_back(sandbox: Sandbox) -> None:
+    for commit in (OLD, NEW):
+        with Watch(sandbox) as watch:
+            ended = sandbox.deploy(deploy="deploys/rollback.py")
+        assert ended.status == 0, ended.text
+        assert sandbox.commits() == {commit[:12]}
+        said = DOWNTIME.search(ended.text)
+        assert said is not None
+        assert float(said[1]) <= 10
+        assert watch.downtime <= 10
+
+
+def test_two_releases_are_kept(sandbox: Sandbox) -> None:
+    for machine in sandbox.machines:
+        names = machine.out("ls /opt/llama.cpp/releases").split()
+        assert sorted(name.partition("-")[0] for name in names) == sorted([NEW[:12], OLD[:12]])
+
+
+def test_a_switch_whose_head_does_not_answer_goes_back(sandbox: Sandbox) -> None:
+    """The head of the new release wants an API key that nobody has: it runs, it is healthy, and it answers nobody."""
+    sandbox.at(OLD)
+    ended = sandbox.deploy("--data", f"commit={NEW}", "--data", 'llama_server_extra_arguments=["--api-key", "nobody has it"]')
+    assert ended.status != 0
+    assert "gq-head" in ended.text
+    assert "Every host is back on the release before, which answers." in ended.text
+    assert "Traceback" not in ended.text
+    assert sandbox.commits() == {OLD[:12]}
+    assert "Paris" in sandbox.ask()
+    # Without the mistake, the same command goes through.
+    sandbox.at(NEW)
+
+
+@contextmanager
+def hanging_restart(machine: Machine) -> Iterator[None]:
+    """On this machine `systemctl restart` never comes back: what lies between switch and restart is held open."""
+    wrapper = r"""#!/bin/sh
+case "$1" in restart) touch /run/hangs; exec sleep 300 ;; esac
+exec /usr/bin/systemctl "$@"
+"""
+    machine.out(f"cat >/usr/local/bin/systemctl <<'E'\n{wrapper}E\nchmod +x /usr/local/bin/systemctl")
+    try:
+        yield
+    finally:
+        machine.out("rm -f /usr/local/bin/systemctl /run/hangs; pkill -f 'sleep 300'; true")
+
+
+def test_a_run_killed_between_switch_and_restart_is_finished_by_the_next(sandbox: Sandbox) -> None:
+    sandbox.at(NEW)
+    with hanging_restart(sandbox.w1):
+        command = pyinfra_command("-y", INVENTORY, "deploys/cluster.py", "--data", f"commit={OLD}")
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            for _ in range(60):
+                if sandbox.w1.ssh("test -e /run/hangs").status == 0:
+                    break
+                time.sleep(0.5)
+        finally:
+            kill_group(process)
+        assert OLD[:12] in sandbox.w1.out("readlink /opt/llama.cpp/current")
+        assert NEW[:12] in sandbox.w1.running("rpc-server")
+    sandbox.at(OLD)
+    assert "Paris" in sandbox.ask()
+    sandbox.at(NEW)
+
+
+def typed(*arguments: str) -> tuple[int, str]:
+    """The literal command in a terminal, with Enter pressed at every prompt."""
+    command = pyinfra_command(*arguments)
+    terminal = pexpect.spawn(command[0], command[1:], cwd=str(ROOT), encoding="utf-8", timeout=300)
+    text = ""
+    while terminal.expect(["Press enter", pexpect.EOF]) == 0:
+        text += terminal.before
+        terminal.sendline("")
+    text += terminal.before
+    terminal.close()
+    return terminal.exitstatus if terminal.exitstatus is not None else -1, text
+
+
+def test_enter_at_every_prompt_switches_nothing_when_the_gate_fails(sandbox: Sandbox) -> None:
+    """The release of one worker is gone, and what comes back misses a library."""
+    before = sandbox.services()
+    sandbox.w2.out(f"rm -r /opt/llama.cpp/releases/{OLD[:12]}-*")
+    sandbox.w2.out("printf '#!/bin/sh\\necho libgomp.so.1 =\\\\> not found\\n' >/usr/local/bin/ldd; chmod +x /usr/local/bin/ldd")
+    try:
+        status, text = typed(INVENTORY, "deploys/cluster.py", "--data", f"commit={OLD}")
+    finally:
+        sandbox.w2.out("rm /usr/local/bin/ldd")
+    assert status != 0
+    assert "libgomp.so.1" in text
+    assert "gq-w2" in text
+    assert sandbox.services() == before
+    assert sandbox.commits() == {NEW[:12]}
+
+
+@contextmanager
+def cable_out(machine: Machine) -> Iterator[None]:
+    """The machine is down for everybody else."""
+    subprocess.run(["ip", "link", "set", f"vb-{machine.name}", "down"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ip", "link", "set", f"vb-{machine.name}", "up"], check=True)
+
+
+def test_enter_at_every_prompt_switches_nothing_when_a_host_is_down(sandbox: Sandbox) -> None:
+    before = sandbox.services()
+    with cable_out(sandbox.w2):
+        status, text = typed(INVENTORY, "deploys/cluster.py", "--data", f"commit={OLD}")
+        assert status != 0
+        assert "gq-w2: cannot be reached" in text
+        ended = sandbox.deploy("--data", f"commit={OLD}")
+        assert ended.status != 0
+        assert "gq-w2: cannot be reached" in ended.text
+        assert "Traceback" not in ended.text
+    assert sandbox.services() == before
+
+
+def test_the_terminal_shows_what_would_change_and_changes_it_after_enter(sandbox: Sandbox) -> None:
+    before = sandbox.services()
+    status, text = typed(INVENTORY, "deploys/cluster.py")
+    assert status == 0, text
+    assert sandbox.services() == before
