@@ -22,6 +22,9 @@ class QuickTransport(Transport):
         if isinstance(self.sock, socket.socket):
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            # Linux asks an idle connection only after two hours; waiting for a command's output is idle.
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, UNANSWERED // 4)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, UNANSWERED // 4)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED * 1000)
 
 

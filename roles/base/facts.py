@@ -7,7 +7,8 @@ import shlex
 from pyinfra.api import FactBase
 from typing_extensions import override
 
-from roles.base import machine
+from roles.base import download, machine
+from roles.base.download import Download, Found
 from roles.base.machine import Machine
 
 
@@ -45,3 +46,42 @@ class MissingPackagesFact(FactBase[list[str]]):
     @override
     def default(self) -> list[str]:  # type: ignore[override]
         return list(self.names)
+
+
+class DownloadsFact(FactBase[list[Found]]):
+    """How far the host is with each of these downloads; needs root to tell whether the reader can read."""
+
+    @override
+    def command(self, downloads: list[Download], reader: str) -> str:
+        self.count = len(downloads)
+        return download.look(downloads, reader)
+
+    @override
+    def process(self, output: list[str]) -> list[Found]:
+        return download.parse(output, self.count)
+
+    @override
+    def default(self) -> list[Found]:  # type: ignore[override]
+        return download.parse([], self.count)
+
+
+class CheckoutFact(FactBase[str]):
+    """The commit that a folder has checked out, with nothing changed in it; empty when there is none."""
+
+    @override
+    def requires_command(self, folder: str) -> str:
+        return "git"
+
+    @override
+    def command(self, folder: str) -> str:
+        git = f"git -C {shlex.quote(folder)}"
+        return f'[ -z "$({git} status --porcelain 2>&1)" ] && {git} rev-parse --verify -q HEAD; true'
+
+    @override
+    def process(self, output: list[str]) -> str:
+        return output[0].strip()
+
+    @override
+    @staticmethod
+    def default() -> str:
+        return ""

@@ -6,17 +6,23 @@ import shlex
 import time
 from collections.abc import Callable, Generator
 from hashlib import sha256
+from pathlib import PurePosixPath
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, StringCommand, operation
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from roles.base.facts import MissingPackagesFact
+from roles.base import download
+from roles.base.download import Download
+from roles.base.facts import CheckoutFact, DownloadsFact, MissingPackagesFact
 from roles.base.remote import complain, run, say
 
 WORK = "/var/lib/gpuquilt/work"
 """Where long work keeps its script, its log and its exit status."""
+
+SAID = 3
+"""The exit status of a script that has said why it failed, for the user, in the last line of its log."""
 
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 
@@ -74,6 +80,9 @@ def _follow(state: State, host: Host, unit: str, script: str, progress: Callable
 def _ended(state: State, host: Host, unit: str, status: str) -> bool:
     if status == "0":
         return True
+    if status == str(SAID):
+        complain(host, _last(run(state, host, f"tail -n 1 {WORK}/{unit}/log").output))
+        return False
     log = run(state, host, f"tail -n 20 {WORK}/{unit}/log")
     for line in log.output:
         complain(host, f"    {line}")
@@ -104,10 +113,80 @@ def _look(unit: str) -> str:
     # Activity is asked first: a unit that ends between the two questions has written its status by then.
     return f"""active=$(systemctl is-active {unit})
 case $active in
-active|activating) echo "running $(tail -c 400 {folder}/log | tr '\\r' '\\n' | grep . | tail -n 1)" ;;
+active|activating) printf 'running %s\\n' "$(tail -c 400 {folder}/log | tr '\\r' '\\n' | grep . | tail -n 1)" ;;
 *) cat {folder}/status 2>/dev/null || echo gone ;;
 esac"""
 
 
 def _last(lines: list[str]) -> str:
     return lines[-1] if lines else "no reason was given"
+
+
+@operation()
+def verified_downloads(work: str, downloads: list[Download], reader: str) -> Commands:
+    """Have these files on the host, each with its SHA-256; a file of the same name stays until the new one is verified.
+
+    :param work: names the transient unit that does it, see `long_work`
+    :param reader: the system user who is to read them
+    """
+    found = host.get_fact(DownloadsFact, downloads=downloads, reader=reader)
+    problems = [f"{host.name}: {problem}" for problem in download.problems(downloads, found)]
+    if problems:
+        yield StringCommand(f"printf '%s\\n' {shlex.join(problems)} >&2; exit 1")
+    elif all(seen.state == "verified" for seen in found):
+        host.noop("all files are verified")
+    else:
+        yield from long_work(work, download.script(host.name, downloads, reader))
+
+
+@operation()
+def pinned_checkout(repository: str, commit: str, folder: str) -> Commands:
+    """Have exactly one commit of a git repository in a folder: shallow, detached, nothing changed, nothing left of another.
+
+    :param repository: any URL that git understands, or an absolute path on the host
+    :param commit: all 40 hexadecimal digits
+    :param folder: absolute path; what is there is exchanged as a whole once the new checkout is complete
+    """
+    if host.get_fact(CheckoutFact, folder=folder) == commit:
+        host.noop(f"{folder} is at {commit}")
+        return
+    yield FunctionCommand(_check_out, (repository, commit, folder), {})
+
+
+def _check_out(state: State, host: Host, repository: str, commit: str, folder: str) -> bool:
+    say(host, f"fetching {commit[:12]} from {repository}")
+    answer = run(state, host, _fetch_and_exchange(repository, commit, folder), timeout=3600)
+    if answer.ok:
+        return True
+    said = [line for line in answer.errors if line.startswith(("fatal:", "error:"))] or answer.errors[-1:]
+    if any("not our ref" in line or "unknown commit" in line for line in said):
+        complain(host, f"{host.name}: {repository} has no commit {commit}: correct the commit, or name a repository that has it.")
+    else:
+        reason = said[0] if said else "no reason was given"
+        complain(host, f"{host.name}: {commit} could not be fetched from {repository} ({reason}): see to it, then run again.")
+    return False
+
+
+def _fetch_and_exchange(repository: str, commit: str, folder: str) -> str:
+    new = shlex.quote(f"{folder}.new")
+    git = f"git -C {new}"
+    # Asked for a password or a host key, git would wait for a person who is not there.
+    return f"""set -e
+export LC_ALL=C GIT_TERMINAL_PROMPT=0 GIT_SSH_COMMAND='ssh -o BatchMode=yes'
+mkdir -p {shlex.quote(str(PurePosixPath(folder).parent))}
+rm -rf {new}
+git init -q {new}
+everything() {{ {git} fetch -q {shlex.quote(repository)} '+refs/*:refs/fetched/*'; }}
+if ! said=$({git} fetch -q --depth 1 {shlex.quote(repository)} {commit} 2>&1); then
+    case $said in
+    *unadvertised*|*shallow*) everything ;;
+    *) echo "$said" >&2; exit 1 ;;
+    esac
+fi
+if [ "$({git} rev-parse -q --verify {commit}^{{commit}})" != {commit} ]; then
+    echo "error: unknown commit" >&2
+    exit 1
+fi
+{git} -c advice.detachedHead=false checkout -q --detach --force {commit}
+rm -rf {shlex.quote(folder)}
+mv {new} {shlex.quote(folder)}"""

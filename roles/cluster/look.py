@@ -47,7 +47,7 @@ class Look:
     switch: Switch
 
 
-_looks: WeakKeyDictionary[State, Look] = WeakKeyDictionary()
+_looks: WeakKeyDictionary[State, Look | PyinfraError] = WeakKeyDictionary()
 _one_at_a_time = BoundedSemaphore()
 
 
@@ -61,13 +61,23 @@ def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> 
     state = ctx_state.get()
     with _one_at_a_time:
         if state not in _looks:
-            _looks[state] = _look(state, [Settings, *models], checks)
-        return _looks[state]
+            try:
+                _looks[state] = _look(state, [Settings, *models], checks)
+            except PyinfraError as refusal:
+                _looks[state] = refusal
+    return _made(state)
 
 
 def current_switch() -> Switch:
     """The switch of this run."""
-    return _looks[ctx_state.get()].switch
+    return _made(ctx_state.get()).switch
+
+
+def _made(state: State) -> Look:
+    found = _looks[state]
+    if isinstance(found, PyinfraError):
+        raise found
+    return found
 
 
 def inventory_data(inventory: Inventory) -> list[HostData]:

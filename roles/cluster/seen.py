@@ -25,8 +25,8 @@ for unit in {" ".join(UNITS)}; do
     echo "$unit mark=$(tr '\\0' '\\n' <"/proc/$pid/environ" | sed -n 's/^{MARK}=//p')"
     [ "$unit" = {LLAMA_SERVER} ] && ss -Htnp | awk -v pid="pid=$pid," 'index($0, pid) {{print "connection " $1 " " $5}}'
 done
-[ -f {VERIFIED} ] && echo "verified $(cat {VERIFIED})"
-[ -f {BEFORE} ] && echo "before $(cat {BEFORE})"
+[ -f {VERIFIED} ] && printf 'verified %s\\n' "$(cat {VERIFIED})"
+[ -f {BEFORE} ] && printf 'before %s\\n' "$(cat {BEFORE})"
 true
 """
 

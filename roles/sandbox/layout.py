@@ -108,20 +108,26 @@ def lay_out(settings: Settings) -> Layout:
 
 
 def describe(layout: Layout) -> dict[str, Any]:
-    """The content of ``machines.json``: what an inventory needs to know."""
+    """What an inventory needs to know; the inputs are named as the machines see them."""
     return {
+        "prefix": layout.prefix,
         "subnet": str(layout.subnet),
         "bridge": layout.bridge,
-        "prefix": layout.prefix,
-        "ssh_key": layout.key,
-        "known_hosts": layout.known_hosts,
-        "mirror": f"file://{INSIDE}/{MIRROR}",
-        "model": f"{INSIDE}/{MODEL.file}",
-        "machines": {
-            machine.name: {"address": str(machine.address), "suite": machine.suite} for machine in layout.machines
-        },
+        "llama_cpp_repository": f"file://{INSIDE}/{MIRROR}",
+        "model_source": f"file://{INSIDE}/{MODEL.file}",
+        "machines": [
+            {
+                "name": machine.name,
+                "address": str(machine.address),
+                "suite": machine.suite,
+                "ssh_key": layout.key,
+                "known_hosts": layout.known_hosts,
+            }
+            for machine in layout.machines
+        ],
     }
 
 
 def description_text(layout: Layout) -> str:
+    """The content of ``machines.json``."""
     return json.dumps(describe(layout), indent=2) + "\n"

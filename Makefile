@@ -1,0 +1,88 @@
+# What a person or continuous integration can ask for; `make help` lists it.
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/ready
+RUN := $(VENV)/bin
+# Settings of the sandbox: make sandbox SANDBOX='--data sandbox_subnet=198.18.80.0/24'
+SANDBOX ?=
+LINTED := roles tests deploys inventories config.py
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help setup sandbox sandbox-down test test-unit test-long lint docs clean root
+
+help:
+	@echo "make setup         the virtual environment $(VENV) with all packages"
+	@echo "make sandbox       three machines on this computer, made into one endpoint, and a question to it (root)"
+	@echo "make sandbox-down  remove them again (root)"
+	@echo "make test          everything that is tested in an hour (root)"
+	@echo "make test-unit     what needs no machine, in seconds"
+	@echo "make test-long     what takes longer than its share of an hour (root)"
+	@echo "make lint          style and types"
+	@echo "make docs          write the generated parts of README.md anew"
+	@echo "make clean         remove the virtual environment and what tools have left here"
+
+setup: $(READY)
+
+# The stamp is written last, so that an installation that broke off is done again.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(PYTHON) is older than 3.11: name a newer one, make PYTHON=/path/to/python3 setup." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory python3-venv
+	@echo "==> Virtual environment $(VENV): packages are installed, which takes about a minute"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@# The pip of Debian 12 knows no dependency groups.
+	@$(RUN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@# What setuptools warns of, a folder that hides our package, is of its own making: it says so of every editable installation.
+	@PYTHONWARNINGS=ignore $(RUN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+# Debian keeps a part of Python's own library in a package of its own.
+.PHONY: python3-venv
+python3-venv:
+	@if [ "$$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "$(PYTHON) cannot make virtual environments: install the package python3-venv." >&2; exit 1; fi
+	@echo "==> Package python3-venv"
+	@apt-get update --quiet --quiet
+	@DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --quiet --no-install-recommends python3-venv
+
+root:
+	@[ "$$(id -u)" -eq 0 ] || { echo "root is needed: machines, a bridge and firewall rules are made here;" \
+		"run it with sudo, or as root." >&2; exit 1; }
+
+sandbox: root $(READY)
+	@echo "==> 1 of 3: three machines on this computer"
+	@$(RUN)/pyinfra -y @local deploys/sandbox.py $(SANDBOX)
+	@echo "==> 2 of 3: one endpoint out of them (the first time llama.cpp is compiled: about 8 minutes on 2 cores)"
+	@$(RUN)/pyinfra -y inventories/sandbox.py deploys/cluster.py
+	@echo "==> 3 of 3: a question to the model"
+	@$(RUN)/python -m roles.sandbox.ask inventories/sandbox.py
+
+sandbox-down: root $(READY)
+	@$(RUN)/pyinfra -y @local deploys/sandbox_down.py $(SANDBOX)
+
+test: root lint test-unit
+	@echo "==> Tests on real machines"
+	@$(RUN)/pytest tests/sandbox -m "not long"
+
+test-unit: $(READY)
+	@echo "==> Tests without a machine"
+	@$(RUN)/pytest tests/unit
+
+test-long: root $(READY)
+	@$(RUN)/pytest tests/unit tests/sandbox -m long
+
+lint: $(READY)
+	@echo "==> Style and types"
+	@$(RUN)/ruff check $(LINTED)
+	@$(RUN)/ruff format --check $(LINTED)
+	@$(RUN)/mypy
+
+docs: $(READY)
+	@$(RUN)/python -m roles.base.documentation --write
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,0 +1,84 @@
+"""Texts of systemd units: rendered from templates, with words escaped as systemd reads them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+
+OWN_VARIABLES = frozenset({"HOME", "LLAMA_CACHE", "GPUQUILT_STATE"})
+
+_PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill in a template.
+
+    :param template: its path below `TEMPLATES`
+    :raises jinja2.UndefinedError: the template names a value that is not given
+    """
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters["command_line"] = command_line
+    environment.filters["assignment"] = lambda variable: assignment(*variable)
+    return environment.get_template(template).render(**values)
+
+
+def command_line(words: Iterable[str]) -> str:
+    """Words for ExecStart= and its kin, where `%` begins a specifier and `$` a variable.
+
+    :raises ValueError: a word holds a control character
+    """
+    return " ".join(_quoted(word.replace("$", "$$")) for word in words)
+
+
+def assignment(name: str, value: str) -> str:
+    """A variable for Environment=, where `$` is a character like any other.
+
+    :raises ValueError: the value holds a control character, which systemd would leave out with the whole variable
+    """
+    return _quoted(f"{name}={value}")
+
+
+def variables(environment: dict[str, str]) -> dict[str, str]:
+    """The variables themselves, for validators.
+
+    :raises ValueError: a name is none that a program could read, is one that the units set, or a value is not printable
+    """
+    for name, value in environment.items():
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of a variable: letters, digits and _, no digit first")
+        if name in OWN_VARIABLES:
+            raise ValueError(f"{name} is set by the unit itself")
+        printable(value)
+    return environment
+
+
+def printable(text: str) -> str:
+    """The text itself, for validators.
+
+    :raises ValueError: it holds a control character, such as a line break
+    """
+    if _CONTROL.search(text):
+        raise ValueError(f"{text!r} holds a control character, which a systemd unit cannot carry")
+    return text
+
+
+def _quoted(word: str) -> str:
+    if _PLAIN.fullmatch(word):
+        return word
+    escaped = printable(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

@@ -1,0 +1,53 @@
+"""Putting the guard in place and taking it away."""
+
+from __future__ import annotations
+
+import shlex
+from hashlib import sha256
+from posixpath import dirname
+
+from pyinfra import host
+from pyinfra.api import StringCommand, operation
+
+from roles.base.operations import Commands
+from roles.cluster.plan import HostPlan
+from roles.firewall.facts import GuardFact
+from roles.firewall.rules import DROP_IN, RULES, TABLE, UNIT, rules, units
+
+
+@operation()
+def guard(plan: HostPlan) -> Commands:
+    """The RPC port answers the worker's heads alone: now, after a boot, and after a restart of nftables or Docker."""
+    seen = host.get_fact(GuardFact)
+    wanted = {RULES: rules(plan), **units()}
+    outdated = [path for path, text in wanted.items() if seen.files.get(path) != sha256(text.encode()).hexdigest()]
+    for path in outdated:
+        yield _write(path, wanted[path])
+    if seen.reload_owed or set(outdated) - {RULES}:
+        yield StringCommand("systemctl daemon-reload")
+    if not seen.enabled:
+        yield StringCommand(f"systemctl enable --quiet {UNIT}")
+    if RULES in outdated or not seen.same:
+        yield StringCommand(f"systemctl reload-or-restart {UNIT}")
+    host.noop("the port is guarded")
+
+
+@operation()
+def unguard() -> Commands:
+    """Take away what `guard` left, unless an RPC server still runs that needs it."""
+    seen = host.get_fact(GuardFact)
+    if seen.served:
+        host.noop("the RPC server still runs")
+        return
+    if set(seen.files) - {RULES}:
+        remove = f"rm -f {' '.join(units())}; rmdir --ignore-fail-on-non-empty {dirname(DROP_IN)}"
+        yield StringCommand(f"systemctl disable --quiet --now {UNIT}; {remove}; systemctl daemon-reload")
+    if RULES in seen.files:
+        yield StringCommand(f"rm {RULES}")
+    if seen.loaded:
+        yield StringCommand(f"nft delete table {TABLE}")
+    host.noop("nothing is guarded")
+
+
+def _write(path: str, text: str) -> StringCommand:
+    return StringCommand(f"mkdir -p {dirname(path)} && printf %s {shlex.quote(text)} >{path}.new && mv {path}.new {path}")

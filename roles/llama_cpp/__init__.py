@@ -1,0 +1,49 @@
+"""llama.cpp at one pinned commit: its source, its build, and releases side by side.
+
+On the host: /opt/llama.cpp/releases/<release>/ (bin/ lib/ manifest.json) · on one that builds also /opt/llama.cpp/archives/ (what
+other hosts get) and /var/cache/gpuquilt/ (source, unfinished builds, compiler cache).
+Which release is in use is not decided here: `current` belongs to the switch.
+"""
+
+from collections.abc import Callable
+
+from pyinfra.api import deploy
+
+from roles.cluster.plan import HostPlan
+from roles.llama_cpp.manifest import Manifest, missing_flags
+from roles.llama_cpp.operations import build_tools, built_release, fetched_release, only_releases
+from roles.llama_cpp.settings import Settings
+
+__all__ = ["Manifest", "Settings", "build", "fetch", "missing_flags", "prepare", "prune"]
+
+LONGEST_BUILD = 6 * 3600
+"""Seconds. A run that ends before the build does leaves it running, and the next one follows it."""
+LONGEST_TRANSFER = 3600
+"""Seconds for one host to get its release."""
+
+
+@deploy("llama.cpp")
+def prepare(plan: HostPlan) -> None:
+    """Install the build tools, on hosts that build; touches no service."""
+    build_tools(name="Build tools", plan=plan, _timeout=LONGEST_TRANSFER)
+
+
+@deploy("llama.cpp")
+def build(plan: HostPlan, settings: Settings) -> None:
+    """Build the release, on hosts that build; the one in use goes on serving."""
+    built_release(name="Build", plan=plan, repository=settings.repository, jobs=settings.jobs, _timeout=LONGEST_BUILD)
+
+
+@deploy("llama.cpp")
+def fetch(plan: HostPlan) -> None:
+    """Get the release from the host that built it, on the others; call it after `build` on every host."""
+    fetched_release(name="Release of the host that builds", plan=plan, _timeout=LONGEST_TRANSFER)
+
+
+@deploy("llama.cpp")
+def prune(keep: Callable[[], frozenset[str]]) -> None:
+    """Remove the releases that nobody needs, with what their builds left.
+
+    :param keep: gives the names of the releases to keep, when the operation runs
+    """
+    only_releases(name="Old releases", keep=keep, _timeout=LONGEST_TRANSFER)

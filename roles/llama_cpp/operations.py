@@ -1,0 +1,253 @@
+"""Building a release, getting one from the host that built it, and removing those that are not needed any more."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Callable, Mapping
+from hashlib import file_digest
+from pathlib import Path
+
+from gevent.lock import BoundedSemaphore
+from paramiko import SSHException
+from pyinfra import host
+from pyinfra.api import FunctionCommand, StringCommand, operation
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
+
+from roles.base.operations import Commands, long_work, packages, pinned_checkout
+from roles.base.remote import HostError, complain, connection_arguments, run, say
+from roles.cluster.plan import HostPlan
+from roles.llama_cpp import gate, recipe
+from roles.llama_cpp.facts import ReleasesFact, StockFact
+from roles.llama_cpp.manifest import FILE, Manifest
+
+MIB = 1024 * 1024
+TRANSFER_TIMEOUT = 1800
+"""Seconds that a command around an archive may take."""
+
+
+@operation()
+def build_tools(plan: HostPlan) -> Commands:
+    """Install what a host needs to build its release, unless it has the release or another host builds it."""
+    if not plan.builds:
+        host.noop(f"{plan.builder} builds for this host")
+    elif plan.release in host.get_fact(ReleasesFact):
+        host.noop(f"{plan.release} is here")
+    else:
+        yield from packages._inner(names=list(recipe.tools(plan)))
+
+
+@operation()
+def built_release(plan: HostPlan, repository: str, jobs: int) -> Commands:
+    """Have the release of a host that builds; it gets its name only once it has passed the gate.
+
+    :param repository: see `pinned_checkout`
+    :param jobs: how many compilers run at once; 0: one for each core
+    """
+    if not plan.builds:
+        host.noop(f"{plan.builder} builds for this host")
+        return
+    if plan.release in host.get_fact(ReleasesFact):
+        host.noop(f"{plan.release} is here")
+        return
+    yield StringCommand(recipe.stop_other_builds(plan.release))
+    yield from pinned_checkout._inner(repository=repository, commit=plan.commit, folder=recipe.SOURCE)
+    yield from long_work(f"build-{plan.release}", recipe.build_script(plan, jobs), recipe.progress(plan.commit))
+    yield FunctionCommand(_reporting, (_finish_build, plan), {})
+
+
+@operation()
+def fetched_release(plan: HostPlan) -> Commands:
+    """Have the release of a host that does not build: the archive of the host that does, checked by its hash."""
+    if plan.builds:
+        host.noop("this host builds its release")
+    elif plan.release in host.get_fact(ReleasesFact):
+        host.noop(f"{plan.release} is here")
+    else:
+        yield FunctionCommand(_reporting, (_fetch, plan), {})
+
+
+@operation()
+def only_releases(keep: Callable[[], frozenset[str]]) -> Commands:
+    """Remove every release, archive and unfinished build but those to keep; the release in use stays in any case.
+
+    :param keep: gives the names of the releases to keep, at the time when it is asked
+    """
+    stock = host.get_fact(StockFact)
+    superfluous = recipe.superfluous(stock, keep())
+    if superfluous:
+        yield StringCommand(f"rm -rf {shlex.join(superfluous)}")
+    else:
+        host.noop("nothing is left over")
+
+
+def _reporting(state: State, host: Host, work: Callable[[State, Host, HostPlan], None], plan: HostPlan) -> bool:
+    """Do something on a host while the deploy runs; what is wrong is said, one sentence a line."""
+    try:
+        work(state, host, plan)
+    except HostError as error:
+        for sentence in str(error).splitlines():
+            complain(host, sentence)
+        return False
+    return True
+
+
+def _finish_build(state: State, host: Host, plan: HostPlan) -> None:
+    folder = recipe.partial_folder(plan.release)
+    examination = _pass_gate(state, host, plan, folder)
+    about = _about_build(state, host, plan)
+    if about["unknown"]:
+        say(host, f"note: {plan.commit[:12]} does not know the options {about['unknown']}, so they had no effect")
+    profile = plan.profile
+    manifest = Manifest(
+        release=plan.release,
+        commit=plan.commit,
+        system=profile.system,
+        cpu_level=profile.cpu_level,
+        backend=profile.backend,
+        targets=profile.targets,
+        options=dict(profile.options),
+        compiler=about["compiler"],
+        builder=host.name,
+        built_at=about["built_at"],
+        programs=examination.programs(profile.targets),
+        flags=examination.flags(profile.targets),
+        files=examination.files,
+        archive_sha256=about["archive"],
+    )
+    _give_name(state, host, plan, manifest)
+    _must(state, host, f"rm -rf {shlex.quote(recipe.build_folder(plan.release))}", "its build folder could not be removed")
+
+
+def _about_build(state: State, host: Host, plan: HostPlan) -> dict[str, str]:
+    build = shlex.quote(recipe.build_folder(plan.release))
+    lines = _must(
+        state,
+        host,
+        f"""set -e
+echo "compiler $(cat {build}/compiler)"
+echo "archive $(sha256sum <{shlex.quote(recipe.archive(plan.release))} | cut -c -64)"
+echo "built_at $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+echo "unknown $(paste -s -d ' ' {build}/unknown_options)" """,
+        "what was built could not be read",
+    )
+    words = dict(line.partition(" ")[::2] for line in lines)
+    return {key: words.get(key, "").strip() for key in ("compiler", "archive", "built_at", "unknown")}
+
+
+def _pass_gate(state: State, host: Host, plan: HostPlan, folder: str, files: Mapping[str, str] | None = None) -> gate.Examination:
+    """
+    :param files: the hashes that the files must have; None where they come into being
+    """
+    answer = _must(state, host, gate.command(folder), f"the release in {folder} could not be examined", timeout=600)
+    examination = gate.parse(answer)
+    problems = gate.problems(examination, plan.profile.targets, plan.profile.backend, plan.commit)
+    if files is not None:
+        problems += gate.changed_files(examination, files)
+    if problems:
+        raise HostError(
+            "\n".join(f"{host.name}: {problem}, so {plan.release} is not used; what was in use still is." for problem in problems)
+        )
+    return examination
+
+
+def _give_name(state: State, host: Host, plan: HostPlan, manifest: Manifest) -> None:
+    """The last step: a release under its own name has its manifest and has passed the gate."""
+    partial, final = recipe.partial_folder(plan.release), recipe.release_folder(plan.release)
+    _must(
+        state,
+        host,
+        f"""set -e
+printf %s {shlex.quote(manifest.to_json())} >{partial}/{FILE}
+sync -f {partial}/{FILE}
+rm -rf {final}
+mv {partial} {final}""",
+        f"{final} could not be written",
+    )
+
+
+def _fetch(state: State, host: Host, plan: HostPlan) -> None:
+    builder = state.inventory.get_host(plan.builder)
+    assert builder is not None, "the plan names hosts of the inventory only"
+    manifest = _manifest_of(state, builder, plan)
+    archive = _download(state, builder, manifest)
+    folder = recipe.partial_folder(plan.release)
+    there = f"{folder}.tar.zst"
+    say(host, f"sending {plan.release} ({archive.stat().st_size / MIB:.1f} MiB)")
+    _transfer(
+        host, lambda: host.put_file(str(archive), there, **connection_arguments(state, host)), f"{there} could not be written"
+    )
+    _must(
+        state,
+        host,
+        f"""trap 'rm -f {there}' EXIT
+[ "$(sha256sum <{there} | cut -c -64)" = {manifest.archive_sha256} ] || {{ echo "its hash is wrong" >&2; exit 1; }}
+set -e
+rm -rf {folder}
+mkdir -p {folder}
+tar -C {folder} --no-same-owner -I zstd -xf {there}""",
+        f"the archive of {plan.release} could not be unpacked",
+        timeout=TRANSFER_TIMEOUT,
+    )
+    _pass_gate(state, host, plan, folder, manifest.files)
+    _give_name(state, host, plan, manifest)
+
+
+def _manifest_of(state: State, builder: Host, plan: HostPlan) -> Manifest:
+    path = f"{recipe.release_folder(plan.release)}/{FILE}"
+    text = _must(state, builder, f"cat {path}", f"there is no {path} to give to other hosts")
+    manifest = Manifest.from_json("\n".join(text))
+    if manifest is None:
+        raise HostError(f"{builder.name}: {path} cannot be read: remove that folder and run again.")
+    return manifest
+
+
+_downloads: dict[str, Path] = {}
+_folders: list[tempfile.TemporaryDirectory[str]] = []
+_one_at_a_time = BoundedSemaphore()
+
+
+def _download(state: State, builder: Host, manifest: Manifest) -> Path:
+    """The archive on this computer, got once per run however many hosts want it; removed when the run ends."""
+    with _one_at_a_time:
+        if manifest.archive_sha256 in _downloads:
+            return _downloads[manifest.archive_sha256]
+        if not _folders:
+            _folders.append(tempfile.TemporaryDirectory(prefix="gpuquilt-"))
+        path = Path(_folders[0].name) / f"{manifest.release}.tar.zst"
+        source = recipe.archive(manifest.release)
+        say(builder, f"fetching {manifest.release}")
+        # Everybody there may read the archive, so that no second copy has to be made of it with sudo.
+        _transfer(builder, lambda: builder.get_file(source, str(path)), f"{source} could not be read")
+        with path.open("rb") as content:
+            digest = file_digest(content, "sha256").hexdigest()
+        if digest != manifest.archive_sha256:
+            raise HostError(
+                f"{builder.name}: {source} is not the archive that the manifest of {manifest.release} names:"
+                f" remove {recipe.release_folder(manifest.release)} there and run again."
+            )
+        _downloads[manifest.archive_sha256] = path
+        return path
+
+
+def _transfer(host: Host, transfer: Callable[[], bool], what: str) -> None:
+    try:
+        done = transfer()
+    except (OSError, SSHException, PyinfraError) as error:
+        raise HostError(f"{host.name}: {what} ({error or type(error).__name__}): see to it, then run again.") from error
+    if not done:
+        raise HostError(f"{host.name}: {what}: see to it, then run again.")
+
+
+def _must(state: State, host: Host, command: str, what: str, timeout: int = 60) -> list[str]:
+    """The output of a command that has to succeed.
+
+    :param what: says what is wrong if it does not
+    """
+    answer = run(state, host, command, timeout=timeout)
+    if not answer.ok:
+        reason = answer.errors[-1] if answer.errors else "no reason was given"
+        raise HostError(f"{host.name}: {what} ({reason}): see to it, then run again.")
+    return answer.output

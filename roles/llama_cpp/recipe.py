@@ -1,0 +1,123 @@
+"""How a release is built: where, by which script, and what its log says. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path, PurePosixPath
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from roles.cluster.plan import HostPlan
+from roles.cluster.state import RELEASES
+
+TOOLS = ("ca-certificates", "ccache", "cmake", "g++", "git", "ninja-build", "openssh-client", "pkg-config", "zstd")
+WEB_TOOLS = ("npm",)
+
+ROOT = "/var/cache/gpuquilt"
+SOURCE = f"{ROOT}/source"
+BUILDS = f"{ROOT}/build"
+COMPILER_CACHE = f"{ROOT}/ccache"
+ARCHIVES = "/opt/llama.cpp/archives"
+
+UNIT = "gpuquilt-build-"
+"""What the names of all transient units that build begin with."""
+
+_TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "build"
+
+
+def tools(plan: HostPlan) -> tuple[str, ...]:
+    """The Debian packages that a host needs to build its release."""
+    return TOOLS + (WEB_TOOLS if _with_web_ui(plan) else ())
+
+
+def _with_web_ui(plan: HostPlan) -> bool:
+    return plan.profile.options.get("LLAMA_BUILD_UI") == "ON"
+
+
+def build_folder(release: str) -> str:
+    return f"{BUILDS}/{release}"
+
+
+def release_folder(release: str) -> str:
+    return f"{RELEASES}/{release}"
+
+
+def partial_folder(release: str) -> str:
+    """Where a release lies until it has passed the gate: beside the others, so that a rename finishes it."""
+    return f"{RELEASES}/.{release}.partial"
+
+
+def archive(release: str) -> str:
+    return f"{ARCHIVES}/{release}.tar.zst"
+
+
+def build_script(plan: HostPlan, jobs: int) -> str:
+    """The shell script that leaves the release in its partial folder and its archive beside.
+
+    :param jobs: how many compilers run at once; 0: one for each core
+    """
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters["quote"] = shlex.quote
+    return environment.get_template("llama_cpp.sh.j2").render(
+        release=plan.release,
+        commit=plan.commit,
+        options=plan.profile.options,
+        targets=plan.profile.targets,
+        web_ui=_with_web_ui(plan),
+        host=plan.name,
+        jobs=jobs,
+        root=ROOT,
+        cache=COMPILER_CACHE,
+        source=SOURCE,
+        build=build_folder(plan.release),
+        partial=partial_folder(plan.release),
+        archive=archive(plan.release),
+    )
+
+
+def stop_other_builds(release: str) -> str:
+    """The command that ends what an earlier run still builds here, so that no two builds share the source."""
+    ours = f"{UNIT}{release}.service"
+    return f"""for unit in $(systemctl list-units --plain --no-legend --all '{UNIT}*' | cut -d ' ' -f 1); do
+    [ "$unit" = {ours} ] || systemctl stop "$unit"
+done"""
+
+
+def progress(commit: str) -> Callable[[str], str]:
+    """What makes a sentence for a person out of the last line of the build's log."""
+    name = f"llama.cpp {commit[:12]}"
+    sentence = f"{name}: waiting"
+
+    def read(line: str) -> str:
+        nonlocal sentence
+        # Between two steps the log may end in a compiler's warning: what was said before still holds.
+        if step := re.match(r"\[ *(\d+)%\]", line):
+            sentence = f"{name}: {step[1]} % built"
+        elif line.strip() in ("configuring", "building", "packing"):
+            sentence = f"{name}: {line.strip()}"
+        return sentence
+
+    return read
+
+
+def superfluous(paths: Iterable[str], keep: Collection[str]) -> list[str]:
+    """Those of the paths that no release to keep needs, sorted.
+
+    :param paths: what lies in the folders of the releases, archives, builds and work
+    :param keep: names of releases
+    """
+    return sorted(path for path in paths if not _is_needed(PurePosixPath(path), keep))
+
+
+def _is_needed(path: PurePosixPath, keep: Collection[str]) -> bool:
+    if str(path.parent) == RELEASES:
+        return path.name in keep
+    if str(path.parent) == ARCHIVES:
+        return path.name.removesuffix(".tar.zst") in keep
+    if path.name.startswith(UNIT):
+        return path.name.removeprefix(UNIT) in keep
+    return False

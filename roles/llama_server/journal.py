@@ -1,0 +1,36 @@
+"""Why a head ended, from its journal. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from roles.base.sight import telling
+
+_UNREACHABLE = re.compile(r"(?:Failed to connect to|no worker answers at) (\S+)")
+_MISMATCH = re.compile(r"RPC server version mismatch: (\S+)")
+_CRASHED = "Remote RPC server crashed or returned malformed response"
+
+
+def diagnosis(lines: Sequence[str], endpoints: Sequence[str]) -> str:
+    """The reason in one sentence without a full stop; a worker's fault names the worker.
+
+    :param lines: the journal of the starts in question
+    :param endpoints: the head's workers, ``address:port``
+    """
+    text = "\n".join(lines)
+    mismatch = _MISMATCH.findall(text)
+    if mismatch:
+        return (
+            f"a worker of {', '.join(endpoints)} speaks RPC protocol {mismatch[-1]}, which is not the head's:"
+            " it runs another release"
+        )
+    unreachable = _UNREACHABLE.findall(text)
+    if unreachable:
+        return f"no connection to its worker {unreachable[-1].rstrip('.,:;')}: see whether rpc-server.service runs there"
+    if _CRASHED in text:
+        return (
+            f"one of its workers ({', '.join(endpoints)}) ended or sent nonsense: the journal of rpc-server.service there"
+            f' says why ("{_CRASHED}")'
+        )
+    return f'its journal says "{telling(lines)}"'

@@ -1,0 +1,190 @@
+"""The model comes from a real server to a real head, whatever breaks on the way. The cluster is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from ipaddress import ip_network
+
+import pytest
+
+from tests.conftest import ROOT, Ended, pyinfra_command
+from tests.sandbox.conftest import INVENTORY, STATE, Sandbox, changes, kill_group
+from tests.unit.model.file_server import FileServer, serve
+
+DEPLOY = "tests/sandbox/deploys/model.py"
+FOLDER = "/srv/test-models"
+FILE = f"{FOLDER}/m.gguf"
+STAMPS = f"/var/lib/gpuquilt/models{FOLDER}"
+MEBIBYTE = 1024 * 1024
+OLD = os.urandom(2 * MEBIBYTE)
+NEW = os.urandom(6 * MEBIBYTE)
+PARTS = {f"/s-0000{number}-of-00002.gguf": os.urandom(MEBIBYTE) for number in (1, 2)}
+UNTOUCHED = "nothing was changed, because:"
+"""How the look begins what it refuses: no host was changed."""
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    """On this computer's address in the sandbox's network."""
+    gateway = ip_network(json.loads((STATE / "machines.json").read_text())["subnet"])[1]
+    with serve(str(gateway)) as found:
+        found.files |= {"/m.gguf": OLD, **PARTS}
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def a_folder_of_its_own(sandbox: Sandbox) -> Iterator[None]:
+    clear = f"umount {FOLDER} 2>/dev/null; rm -rf {FOLDER} {STAMPS}"
+    sandbox.head.ssh(clear)
+    yield
+    sandbox.head.out(clear)
+
+
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def arguments(source: str | list[str], content: str | list[str]) -> list[str]:
+    """Ask for a model by its source and its SHA-256."""
+    data = {"model_source": source, "model_sha256": content, "model_folder": FOLDER}
+    return [word for key, value in data.items() for word in ("--data", f"{key}={json.dumps(value)}")]
+
+
+def have(sandbox: Sandbox, source: str | list[str], content: str | list[str]) -> Ended:
+    return sandbox.deploy("--json", *arguments(source, content), deploy=DEPLOY)
+
+
+def served(sandbox: Sandbox, source: str | list[str], content: str | list[str]) -> Ended:
+    ended = have(sandbox, source, content)
+    assert ended.status == 0, ended.text
+    return ended
+
+
+def refused(ended: Ended, sentence: str) -> None:
+    """One clear line says it."""
+    assert ended.status != 0
+    assert len([line for line in ended.text.splitlines() if re.search(sentence, line)]) == 1, ended.text
+    assert "Traceback" not in ended.text
+
+
+def on_head(sandbox: Sandbox) -> dict[str, str]:
+    """File → SHA-256 of everything in the folder."""
+    lines = sandbox.head.out(f"cd {FOLDER} 2>/dev/null && sha256sum * 2>/dev/null || true").splitlines()
+    return {name: found for found, name in (line.split("  ", 1) for line in lines)}
+
+
+def test_a_download_and_a_second_run_that_does_nothing(sandbox: Sandbox, server: FileServer) -> None:
+    source = f"{server.url}/m.gguf"
+    assert changes(served(sandbox, source, digest(OLD))) == {"Model | Files": ["gq-head"]}
+    assert on_head(sandbox) == {"m.gguf": digest(OLD)}
+    assert sandbox.head.out(f"stat -c '%U:%G %a' {FILE}") == "root:root 644"
+    server.requests.clear()
+    assert changes(served(sandbox, source, digest(OLD))) == {}
+    assert server.requests == []
+
+
+def test_a_download_that_broke_off_goes_on_in_the_next_run(sandbox: Sandbox, server: FileServer) -> None:
+    server.files["/m.gguf"] = NEW
+    server.breaks = [4 * MEBIBYTE, 0, 0, 0]
+    ended = have(sandbox, f"{server.url}/m.gguf", digest(NEW))
+    refused(ended, rf"gq-head: {server.url}/m.gguf could not be downloaded \(curl: .*\): run again to go on\.")
+    assert on_head(sandbox).keys() == {"m.gguf.partial"}
+    server.requests.clear()
+    served(sandbox, f"{server.url}/m.gguf", digest(NEW))
+    assert on_head(sandbox) == {"m.gguf": digest(NEW)}
+    assert [(get.range, get.sent) for get in server.gets] == [(f"bytes={4 * MEBIBYTE}-", 2 * MEBIBYTE)]
+
+
+def test_a_run_that_is_killed_leaves_the_download_at_work_and_the_next_follows_it(sandbox: Sandbox, server: FileServer) -> None:
+    server.files["/m.gguf"] = NEW
+    server.delay = 2
+    command = pyinfra_command("-y", INVENTORY, DEPLOY, *arguments(f"{server.url}/m.gguf", digest(NEW)))
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not server.gets and time.monotonic() < deadline:
+        time.sleep(0.1)
+    kill_group(process)
+    ended = served(sandbox, f"{server.url}/m.gguf", digest(NEW))
+    assert re.search(r"downloading m\.gguf: \d of 6 MiB", ended.text)
+    assert on_head(sandbox) == {"m.gguf": digest(NEW)}
+    assert [(get.range, get.sent) for get in server.gets] == [(None, len(NEW))]
+
+
+def test_a_wrong_hash_leaves_the_old_file(sandbox: Sandbox, server: FileServer) -> None:
+    source = f"{server.url}/m.gguf"
+    served(sandbox, source, digest(OLD))
+    wanted = "0" * 64
+    server.files["/m.gguf"] = NEW
+    refused(
+        have(sandbox, source, wanted),
+        f"gq-head: model_source = {source} has the SHA-256 {digest(NEW)}, and model_sha256 is {wanted}",
+    )
+    assert on_head(sandbox) == {"m.gguf": digest(OLD)}
+    served(sandbox, source, digest(NEW))
+    assert on_head(sandbox) == {"m.gguf": digest(NEW)}
+
+
+def test_a_byte_that_changed_brings_the_file_anew(sandbox: Sandbox, server: FileServer) -> None:
+    source = f"{server.url}/m.gguf"
+    served(sandbox, source, digest(OLD))
+    sandbox.head.out(f"printf X | dd of={FILE} bs=1 seek=1000 conv=notrunc status=none")
+    served(sandbox, source, digest(OLD))
+    assert on_head(sandbox) == {"m.gguf": digest(OLD)}
+    assert len(server.gets) == 2
+
+
+def test_too_little_disk_is_known_before_anything_is_changed(sandbox: Sandbox, server: FileServer) -> None:
+    sandbox.head.out(f"mkdir -p {FOLDER} && mount -t tmpfs -o size=67m tmpfs {FOLDER}")
+    server.files["/m.gguf"] = NEW
+    ended = have(sandbox, f"{server.url}/m.gguf", digest(NEW))
+    refused(ended, f"gq-head: {FOLDER} has 67 MiB free, and the download needs 6 MiB and leaves 64 MiB free")
+    assert UNTOUCHED in ended.text
+    assert server.gets == []
+
+
+def test_a_source_that_is_not_there_is_known_before_anything_is_changed(sandbox: Sandbox, server: FileServer) -> None:
+    ended = have(sandbox, f"{server.url}/other.gguf", digest(OLD))
+    refused(ended, f"gq-head: model_source = {server.url}/other.gguf cannot be had \\(HTTP status 404\\)")
+    assert UNTOUCHED in ended.text
+    ended = have(sandbox, "http://198.18.77.1:9/m.gguf", digest(OLD))
+    refused(ended, r"gq-head: model_source = http://198\.18\.77\.1:9/m\.gguf cannot be reached from there \(curl: \(7\)")
+    assert UNTOUCHED in ended.text
+    ended = have(sandbox, "/srv/none.gguf", digest(OLD))
+    refused(ended, r"gq-head: model_source = /srv/none\.gguf is no file there")
+    assert UNTOUCHED in ended.text
+
+
+def test_a_split_model(sandbox: Sandbox, server: FileServer) -> None:
+    sources, hashes = [server.url + name for name in PARTS], [digest(content) for content in PARTS.values()]
+    served(sandbox, sources, hashes)
+    assert on_head(sandbox) == {name[1:]: digest(content) for name, content in PARTS.items()}
+    assert changes(served(sandbox, sources, hashes)) == {}
+
+
+def test_a_file_in_place_is_used_and_never_deleted(sandbox: Sandbox, server: FileServer) -> None:
+    served(sandbox, f"{server.url}/m.gguf", digest(OLD))
+    mine = f"{FOLDER}/mine.gguf"
+    sandbox.head.out(f"cp {FILE} {mine}")
+    wanted = digest(NEW)
+    sentence = f"gq-head: model_source = {mine} has the SHA-256 {digest(OLD)}, and model_sha256 is {wanted}"
+    refused(have(sandbox, mine, wanted), sentence)
+    ended = have(sandbox, mine, wanted)
+    refused(ended, sentence)
+    assert UNTOUCHED in ended.text
+    served(sandbox, mine, digest(OLD))
+    assert changes(served(sandbox, mine, digest(OLD))) == {}
+    assert on_head(sandbox) == {"m.gguf": digest(OLD), "mine.gguf": digest(OLD)}
+
+
+def test_a_file_that_the_service_cannot_read(sandbox: Sandbox, server: FileServer) -> None:
+    served(sandbox, f"{server.url}/m.gguf", digest(OLD))
+    sandbox.head.out(f"chmod 600 {FILE}")
+    ended = have(sandbox, FILE, digest(OLD))
+    refused(ended, f"gq-head: the user of the service cannot read {FILE}: allow it")
+    assert UNTOUCHED in ended.text

@@ -1,0 +1,96 @@
+"""A cluster of two workers and a head, and what one changes about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from ipaddress import IPv4Address
+from typing import Any
+
+from roles.base.machine import Machine
+from roles.cluster.plan import Host, Plan, make_plan
+from roles.cluster.settings import Settings
+from roles.cluster.state import LLAMA_SERVER, RELEASES, RPC_SERVER, HostState, Seen, Service, generation, mark_of, marked
+
+OLDER = "1" * 40
+NEWER = "2" * 40
+NETWORK = "192.0.2.0/24"
+
+
+def machine(*addresses: str, **changes: Any) -> Machine:
+    """A Debian 13 host with nothing wrong with it."""
+    good: dict[str, Any] = {
+        "root": True,
+        "sudo": "yes",
+        "architecture": "x86_64",
+        "boot_id": addresses[0] if addresses else "",
+        "systemd": True,
+        "os_id": "debian",
+        "os_version": "13",
+        "os_name": "Debian GNU/Linux 13 (trixie)",
+        "cpu_level": "v3",
+        "free": {"/": 20480, "/opt": 20480, "/var": 20480, "/srv": 20480},
+    }
+    return Machine(addresses=tuple(IPv4Address(address) for address in addresses), **good | changes)
+
+
+def host(name: str, groups: Iterable[str], there: Machine, wants_sudo: bool = False, **settings: Any) -> Host:
+    """A host of the inventory; settings that are not given are the cluster's."""
+    given: dict[str, Any] = {"commit": NEWER, "network": NETWORK, **settings}
+    return Host(name, frozenset(groups), Settings(**given), there, wants_sudo)
+
+
+def worker(name: str = "w1", address: str = "192.0.2.11", **settings: Any) -> Host:
+    """A worker with nothing wrong with it."""
+    return host(name, ["workers"], machine(address), **settings)
+
+
+def head(name: str = "head", address: str = "192.0.2.10", **settings: Any) -> Host:
+    """A head with nothing wrong with it."""
+    return host(name, ["heads"], machine(address), **settings)
+
+
+def cluster(**settings: Any) -> list[Host]:
+    """Two workers and a head; the settings are those of all."""
+    return [worker(**settings), worker("w2", "192.0.2.12", **settings), head(**settings)]
+
+
+def good_plan(**settings: Any) -> Plan:
+    """The plan of `cluster`."""
+    plan = make_plan(cluster(**settings))
+    assert plan.refusals == ()
+    return plan
+
+
+def wanted(plan: Plan) -> dict[str, HostState]:
+    """What the hosts of a plan are to run, with units as short as can be."""
+    releases = {name: there.release for name, there in plan.hosts.items()}
+    states = {}
+    for name, there in plan.hosts.items():
+        units = [unit for unit, is_wanted in ((RPC_SERVER, there.worker), (LLAMA_SERVER, there.head)) if is_wanted]
+        texts = {unit: marked(f"[Unit]\nDescription={unit}\n[Service]\nExecStart=/bin/true\n", there.release) for unit in units}
+        states[name] = HostState(there.release, there.commit, generation(releases), texts)
+    return states
+
+
+def running(state: HostState, connections: Iterable[str] = (), before: HostState | None = None) -> Seen:
+    """What a host shows that runs a state, connected to some peers."""
+    return Seen(
+        current=state.release,
+        services={unit: service(state.release, text) for unit, text in state.units.items()},
+        connections=tuple(("ESTAB", peer) for peer in connections),
+        verified=state,
+        before=before,
+    )
+
+
+def service(release: str, text: str) -> Service:
+    """A unit that runs as it should."""
+    return Service(
+        active=True,
+        enabled=True,
+        ours=True,
+        program=f"{RELEASES}/{release}/bin/program",
+        mark=mark_of(text),
+        file_digest=sha256(text.encode()).hexdigest(),
+    )

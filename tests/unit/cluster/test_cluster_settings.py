@@ -1,0 +1,61 @@
+"""The cluster's own settings."""
+
+from typing import Any
+
+import pytest
+
+from roles.base.settings import HostData, read_settings
+from roles.cluster.settings import Settings
+from tests.unit.cluster.examples import NEWER
+
+GOOD = {"commit": NEWER, "network": "192.168.1.0/24"}
+
+
+def problems(**changes: Any) -> list[str]:
+    return read_settings([Settings], [HostData("w1", frozenset({"workers"}), GOOD | changes)])[1]
+
+
+def test_a_commit_and_a_network_are_enough() -> None:
+    assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "right"),
+    [
+        ("commit", "2222222", "all 40 hexadecimal digits"),
+        ("commit", "2" * 41, "all 40 hexadecimal digits"),
+        ("commit", "2" * 40 + "\n", "all 40 hexadecimal digits"),
+        ("commit", "A" * 40, "all 40 hexadecimal digits"),
+        ("commit", "master", "all 40 hexadecimal digits"),
+        ("commit", 2, "all 40 hexadecimal digits"),
+        ("network", "192.168.1.7/24", "in CIDR notation, e.g. 192.168.1.0/24"),
+        ("network", "fd00::/64", "in CIDR notation, e.g. 192.168.1.0/24"),
+        ("network", "home", "in CIDR notation, e.g. 192.168.1.0/24"),
+        ("address", "192.168.1.300", "this host's IPv4 address"),
+        ("rpc_port", 0, "1 to 65535"),
+        ("rpc_port", "fast", "1 to 65535"),
+        ("http_port", 65536, "1 to 65535"),
+        ("endpoints", "w1:50052", "each as host:port"),
+        ("endpoints", [7], "each as host:port"),
+        ("backend", "cuda", "what computes on this host: cpu"),
+        ("web_ui", "perhaps", "true or false"),
+        ("cmake_options", ["GGML_LTO"], "a dictionary such as {'GGML_LTO': 'ON'}"),
+    ],
+)
+def test_a_bad_value_is_answered_with_key_value_and_what_would_be_right(key: str, value: object, right: str) -> None:
+    (problem,) = problems(**{key: value})
+    assert problem.startswith(f"w1: {key} = ")
+    assert "is not valid (" in problem
+    assert right in problem
+    assert "\n" not in problem
+
+
+@pytest.mark.parametrize("key", ["commit", "network"])
+def test_what_must_be_there_is_named_when_it_is_not(key: str) -> None:
+    data = {name: value for name, value in GOOD.items() if name != key}
+    _, (problem,) = read_settings([Settings], [HostData("w1", frozenset({"workers"}), data)])
+    assert problem.startswith(f"w1: the setting {key} is missing: ")
+
+
+def test_every_setting_says_what_would_be_right() -> None:
+    assert all(field.description for field in Settings.model_fields.values())

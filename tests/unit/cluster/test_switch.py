@@ -1,0 +1,167 @@
+"""What is switched, and what is not, decided from what all hosts show."""
+
+from dataclasses import replace
+
+import pytest
+
+from roles.cluster.plan import make_plan
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen
+from roles.cluster.switch import Switch
+from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, running, wanted, worker
+
+ENDPOINTS = ("192.0.2.11:50052", "192.0.2.12:50052")
+PLAN = good_plan()
+NEW = wanted(PLAN)
+OLD = wanted(good_plan(commit=OLDER))
+
+
+def looked(**shown: Seen) -> Switch:
+    """A switch to the newer commit whose hosts run it already, but for those that are named."""
+    seen = {name: running(state, ENDPOINTS if name == "head" else ()) for name, state in NEW.items()}
+    return Switch(PLAN, wanted=dict(NEW), seen=seen | shown)
+
+
+def touched(switch: Switch) -> dict[str, list[str]]:
+    """Host → why it is restarted."""
+    reasons = {name: switch.worker_reasons(name) + switch.head_reasons(name) for name in switch.plan.hosts}
+    assert {name for name, why in reasons.items() if why} == {name for name in switch.plan.hosts if switch.changed(name)}
+    return {name: why for name, why in reasons.items() if why}
+
+
+def test_where_everything_is_as_it_should_be_nothing_is_switched() -> None:
+    switch = looked()
+    assert touched(switch) == {}
+    assert switch.obstacle == ""
+
+
+def test_a_worker_that_runs_the_older_release_is_switched_and_the_head_with_it_and_no_other() -> None:
+    switch = looked(w1=running(OLD["w1"]))
+    assert list(touched(switch)) == ["w1", "head"]
+    assert touched(switch)["head"] == ["its worker w1 is restarted"]
+
+
+def test_an_upgrade_touches_all_hosts() -> None:
+    seen = {name: running(state, ENDPOINTS if name == "head" else ()) for name, state in OLD.items()}
+    assert list(touched(looked(**seen))) == ["w1", "w2", "head"]
+
+
+def test_hosts_where_nothing_is_installed_are_all_started() -> None:
+    assert list(touched(looked(w1=Seen(), w2=Seen(), head=Seen()))) == ["w1", "w2", "head"]
+
+
+def test_a_head_that_lost_a_worker_is_restarted_alone() -> None:
+    switch = looked(head=running(NEW["head"], ["192.0.2.11:50052"]))
+    assert touched(switch) == {"head": ["its connection to 192.0.2.12:50052 is lost"]}
+
+
+def test_a_head_is_not_restarted_for_a_worker_that_it_does_not_use() -> None:
+    plan = make_plan([worker(), worker("w2", "192.0.2.12"), head(endpoints=["w1:50052"])])
+    states = wanted(plan)
+    seen = {
+        "w1": running(states["w1"]),
+        "w2": replace(running(states["w2"]), current="elsewhere"),
+        "head": running(states["head"], ENDPOINTS[:1]),
+    }
+    assert list(touched(Switch(plan, wanted=states, seen=seen))) == ["w2"]
+
+
+def test_two_heads_are_restarted_each_for_its_own_worker() -> None:
+    heads = [head("a", "192.0.2.8", endpoints=["w1:50052"]), head("b", "192.0.2.9", endpoints=["w2:50052"])]
+    plan = make_plan([worker(), worker("w2", "192.0.2.12"), *heads])
+    states = wanted(plan)
+    seen = {
+        "w1": Seen(),
+        "w2": running(states["w2"]),
+        "a": running(states["a"], ENDPOINTS[:1]),
+        "b": running(states["b"], ENDPOINTS[1:]),
+    }
+    assert list(touched(Switch(plan, wanted=states, seen=seen))) == ["w1", "a"]
+
+
+@pytest.mark.parametrize("forget", ["wanted", "seen"])
+def test_while_a_host_is_missing_nothing_may_be_switched(forget: str) -> None:
+    switch = looked(w1=running(OLD["w1"]))
+    del getattr(switch, forget)["w2"]
+    assert switch.missing == ["w2"]
+    assert switch.obstacle == "w2: not ready for the switch (the reason stands above), so no host was switched."
+    assert not switch.changed("w1")
+    assert not switch.changed("head")
+
+
+def test_states_that_do_not_belong_together_are_not_switched_to() -> None:
+    switch = looked()
+    switch.wanted["w2"] = OLD["w2"]
+    assert switch.obstacle == (
+        "inventory: what the hosts would run does not belong together"
+        " (w1 222222222222, w2 111111111111, head 222222222222), so no host was switched."
+    )
+
+
+def test_the_same_commit_with_other_options_does_not_belong_together_either() -> None:
+    switch = looked()
+    switch.wanted["w2"] = wanted(good_plan(cmake_options={"GGML_LTO": "ON"}))["w2"]
+    assert "does not belong together" in switch.obstacle
+
+
+def test_units_are_offered_by_host() -> None:
+    switch = Switch(PLAN)
+    switch.offer("w1", RPC_SERVER, "text")
+    switch.offer("head", LLAMA_SERVER, "other text")
+    assert switch.offered == {"w1": {RPC_SERVER: "text"}, "head": {LLAMA_SERVER: "other text"}}
+
+
+def test_the_first_reason_of_a_failure_wins() -> None:
+    switch = Switch(PLAN)
+    switch.fail("w1", "it does not listen")
+    switch.fail("w1", "something that followed from it")
+    assert switch.failures == {"w1": "it does not listen"}
+
+
+def test_after_an_upgrade_the_new_release_and_the_one_before_are_kept() -> None:
+    switch = looked(w1=running(OLD["w1"]))
+    assert switch.keep("w1") == {NEW["w1"].release, OLD["w1"].release}
+
+
+def test_a_run_with_nothing_new_keeps_the_same_two_releases() -> None:
+    switch = looked(w1=running(NEW["w1"], before=OLD["w1"]))
+    assert switch.keep("w1") == {NEW["w1"].release, OLD["w1"].release}
+
+
+def test_an_upgrade_forgets_the_release_before_the_last() -> None:
+    oldest = HostState("oldest", "0" * 40, "0000", {})
+    switch = looked(w1=running(OLD["w1"], before=oldest))
+    assert switch.keep("w1") == {NEW["w1"].release, OLD["w1"].release}
+
+
+def test_a_first_run_keeps_what_it_installed() -> None:
+    assert looked(w1=Seen()).keep("w1") == {NEW["w1"].release}
+
+
+def failed(**shown: Seen) -> Switch:
+    """A switch of all hosts whose head did not answer."""
+    switch = looked(**shown)
+    switch.fail("head", "It does not answer.")
+    switch.restored |= set(shown)
+    return switch
+
+
+def test_after_the_way_back_the_outcome_is_the_release_before() -> None:
+    switch = failed(w1=running(OLD["w1"]), w2=running(OLD["w2"]), head=running(OLD["head"]))
+    assert switch.outcome == "Every host is back on the release before, which answers."
+
+
+def test_without_a_release_before_the_outcome_says_that_nothing_runs() -> None:
+    switch = failed(w1=Seen(), w2=Seen(), head=Seen())
+    assert switch.outcome == (
+        "There was no release before to go back to, so the services were stopped; correct the cause and run again."
+    )
+
+
+def test_a_host_that_could_not_go_back_is_named() -> None:
+    switch = failed(w1=running(OLD["w1"]), head=running(OLD["head"]))
+    switch.stranded["w2"] = "it does not listen"
+    assert switch.outcome == "w2 could not go back: look there, and run the deploy again."
+
+
+def test_the_two_commits_of_these_tests_differ() -> None:
+    assert (NEW["w1"].commit, OLD["w1"].commit) == (NEWER, OLDER)

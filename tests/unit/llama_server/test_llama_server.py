@@ -1,0 +1,192 @@
+"""The head's settings and its unit, and how its start is judged."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from roles.cluster.plan import HostPlan, Profile
+from roles.llama_cpp.flags import arguments
+from roles.llama_server.completion import Completion, command, parse
+from roles.llama_server.journal import diagnosis
+from roles.llama_server.settings import Settings
+from roles.llama_server.unit import WAIT_FOR_WORKERS, WAITING, options, render, url
+
+GOLDEN = Path(__file__).parent / "golden"
+COMMIT = "0c1e57098bba43ac29e6e3b677cdceebdd22334f"
+ENDPOINTS = ("198.18.77.11:50052", "198.18.77.12:50052")
+MODEL = "/srv/models/gemma.gguf"
+PLAN = HostPlan(
+    name="head",
+    address=IPv4Address("198.18.77.10"),
+    worker=False,
+    head=True,
+    rpc_port=50052,
+    http_port=8080,
+    commit=COMMIT,
+    profile=Profile("debian13", "v3", "cpu", ("llama-server",), {}),
+    release=f"{COMMIT[:12]}-debian13-v3-cpu-head-1f0c2a",
+    builder="head",
+    endpoints=ENDPOINTS,
+)
+
+
+def settings(**values: Any) -> Settings:
+    return Settings(**values)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "model"),
+    [
+        ("default.service", {}, MODEL),
+        (
+            "full.service",
+            {
+                "host": "127.0.0.1",
+                "context_size": 131072,
+                "gpu_layers": "all",
+                "parallel": 2,
+                "tensor_split": [3, 1.5],
+                "environment": {"GGML_CUDA_DISABLE_GRAPHS": "1"},
+                "extra_arguments": ["--alias", "100% of $5"],
+            },
+            "/srv/models/a model-00001-of-00002.gguf",
+        ),
+    ],
+)
+def test_the_unit_is_what_it_was(name: str, values: dict[str, Any], model: str) -> None:
+    text = render(PLAN, settings(**values), "bin/llama-server", model)
+    if os.environ.get("UPDATE_GOLDEN"):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize("unit", sorted(GOLDEN.glob("*.service")), ids=lambda path: path.name)
+def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+    path = tmp_path / "llama-server.service"
+    path.write_text(unit.read_text())
+    found = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, check=False)
+    assert not [line for line in found.stderr.splitlines() if path.name in line and "is not executable" not in line]
+
+
+def test_the_prompt_cache_is_off_with_workers_alone() -> None:
+    alone = HostPlan(**{**vars(PLAN), "endpoints": ()})
+    assert "--cache-ram" in arguments(options(PLAN, settings(), MODEL))
+    assert not {"--cache-ram", "--rpc"} & set(arguments(options(alone, settings(), MODEL)))
+    assert "ExecStartPre" not in render(alone, settings(), "bin/llama-server", MODEL)
+
+
+def test_where_it_is_asked() -> None:
+    assert url(PLAN, settings()) == "http://198.18.77.10:8080"
+    assert url(PLAN, settings(listen_on_every_network=True)) == "http://198.18.77.10:8080"
+    assert url(PLAN, settings(host="127.0.0.1")) == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"host": "0.0.0.0"}, "set llama_server_listen_on_every_network"),
+        ({"host": "head"}, "IPv4"),
+        ({"context_size": -1}, "greater than or equal to 0"),
+        ({"gpu_layers": "many"}, "'auto' or 'all'"),
+        ({"gpu_layers": -1}, "greater than or equal to 0"),
+        ({"parallel": 0}, "greater than or equal to 1"),
+        ({"tensor_split": [0, 0]}, "no device would get anything"),
+        ({"tensor_split": [1] * 16}, "at most 15"),
+        ({"tensor_split": [-1]}, "greater than or equal to 0"),
+        ({"extra_arguments": ["--rpc", "a:1"]}, "setting endpoints"),
+        ({"extra_arguments": ["-m", "x"]}, "setting model_source"),
+        ({"extra_arguments": ["-ngl", "1"]}, "setting llama_server_gpu_layers"),
+        ({"check_answer": "France"}, "an echo would pass"),
+        ({"check_prompt": "Is it Paris"}, "an echo would pass"),
+        ({"check_answer": ""}, "at least 1"),
+    ],
+)
+def test_what_is_not_valid(values: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        settings(**values)
+
+
+@pytest.mark.parametrize("good", [0, 20, "auto", "all"])
+def test_gpu_layers(good: object) -> None:
+    assert arguments(options(PLAN, settings(gpu_layers=good), MODEL))[-2:] == ["--gpu-layers", str(good)]
+
+
+def test_a_start_waits_for_all_workers_and_names_the_missing_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("127.0.0.1", 0)) as gone:
+        good, bad = (f"127.0.0.1:{server.getsockname()[1]}" for server in (there, gone))
+        gone.close()
+        script = WAITING.replace(f"+ {WAIT_FOR_WORKERS}", "+ 1")
+        found = subprocess.run(["bash", "-c", script, "wait", good], capture_output=True, text=True, check=False, timeout=20)
+        assert (found.returncode, found.stderr) == (0, "")
+        started = time.monotonic()
+        found = subprocess.run(["bash", "-c", script, "wait", good, bad], capture_output=True, text=True, check=False, timeout=20)
+        assert (found.returncode, found.stderr) == (1, f"no worker answers at {bad}\n")
+        assert 0.5 < time.monotonic() - started < 10
+
+
+def test_the_question_survives_the_shell() -> None:
+    prompt = """It's "100%" $HOME `id` \\n Ä"""
+    script = command("http://127.0.0.1:1", prompt, 5)
+    shown = subprocess.run(
+        ["sh", "-c", 'curl() { printf "%s\\n" "$@"; }; ' + script], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert json.loads(shown[shown.index("--data-raw") + 1])["prompt"] == prompt
+
+
+def test_nobody_answers() -> None:
+    script = command("http://127.0.0.1:1", "x", 5)
+    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "127.0.0.1" in parse(found).problem
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (['{"choices":[{"text":" Paris.","index":0}]}', "200", "1759400000.25"], Completion(" Paris.", "", 1759400000.25)),
+        (
+            ['{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}', "503", "1.0"],
+            Completion(problem="HTTP status 503: Loading model"),
+        ),
+        (["", "200", "1.0"], Completion(problem="HTTP status 200 without a body")),
+        (["curl: (52) Empty reply from server", "", "000", "1.0"], Completion(problem="curl: (52) Empty reply from server")),
+        (['{"choices":[]}', "200", "1.0"], Completion(problem="the response holds no text")),
+        (['{"choices":[{"text":null}]}', "200", "1.0"], Completion(problem="the response holds no text")),
+        (["[]", "401", "1.0"], Completion(problem="HTTP status 401: no message")),
+        ([], Completion(problem="nothing came back")),
+    ],
+)
+def test_what_came_back(lines: list[str], expected: Completion) -> None:
+    assert parse(lines) == expected
+
+
+@given(st.lists(st.text(max_size=60), max_size=6))
+def test_nothing_that_comes_back_makes_it_fail(lines: list[str]) -> None:
+    found = parse(lines)
+    assert found.problem or found.time == found.time
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["E RPC server version mismatch: 4.0.1", "E Failed to connect to 198.18.77.11:50052"], "speaks RPC protocol 4.0.1"),
+        (["ggml-rpc.cpp:547: Failed to connect to 198.18.77.12:50052"], "no connection to its worker 198.18.77.12:50052: "),
+        (["no worker answers at 198.18.77.11:50052"], "no connection to its worker 198.18.77.11:50052: "),
+        (
+            ["ggml-rpc.cpp:35: Remote RPC server crashed or returned malformed response", "Aborted"],
+            "one of its workers (198.18.77.11:50052, 198.18.77.12:50052) ended",
+        ),
+        (["error: invalid argument: --no-mmap"], 'its journal says "error: invalid argument: --no-mmap"'),
+    ],
+)
+def test_a_worker_s_fault_names_the_worker(lines: list[str], expected: str) -> None:
+    assert expected in diagnosis(lines, ENDPOINTS)

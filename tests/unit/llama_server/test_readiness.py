@@ -1,0 +1,153 @@
+"""What a start of the services is taken for, by what their host shows; the host is a script of answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roles.base import watch
+from roles.base.remote import Answer, HostError
+from roles.llama_server import Settings, answers, readiness
+from roles.rpc_server import Settings as WorkerSettings
+from roles.rpc_server import listening
+from roles.rpc_server import readiness as worker_readiness
+from tests.unit.llama_server.test_llama_server import ENDPOINTS, PLAN
+from tests.unit.rpc_server.test_rpc_server import PLAN as WORKER
+
+ID = "0f3f4b6c9d1e4a58b0a7a1f1c2d3e4f5"
+PARIS = json.dumps({"choices": [{"text": " Paris."}]})
+
+
+def sight(*sockets: str, state: str = "active running", restarts: int = 0, job: str = "") -> list[str]:
+    active, sub = state.split()
+    pid = "912" if active == "active" else "0"
+    lines = [f"ActiveState={active}", f"SubState={sub}", f"Job={job}", f"MainPID={pid}", f"NRestarts={restarts}"]
+    return [*lines, f"InvocationID={ID}", *(f"socket {socket}" for socket in sockets)]
+
+
+UP = ["LISTEN 198.18.77.10:8080 0.0.0.0:*", *(f"ESTAB 198.18.77.10:4123{n} {peer}" for n, peer in enumerate(ENDPOINTS))]
+
+
+class Host:
+    """Answers to each kind of command from a list of its own, the last one again and again."""
+
+    def __init__(self, **answers: list[list[str]]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def run(self, _state: Any, _host: Any, command: str, timeout: int = 60) -> Answer:
+        kinds = {"systemctl show": "sights", "/health": "health", "/v1/completions": "completions", "journalctl": "journal"}
+        kind = next(kind for word, kind in kinds.items() if word in command)
+        self.asked.append(kind)
+        left = self.answers.get(kind, [[]])
+        return Answer(True, left.pop(0) if len(left) > 1 else left[0], [])
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Host], Host]:
+    def use(host: Host) -> Host:
+        for module in (watch, readiness):
+            monkeypatch.setattr(module, "run", host.run)
+        for module in (watch, readiness, worker_readiness):
+            monkeypatch.setattr(module, "say", lambda *_: None)
+        monkeypatch.setattr(watch, "PAUSE", 0.001)
+        return host
+
+    return use
+
+
+Use = Callable[[Host], Host]
+
+
+def start(**settings: Any) -> float:
+    return answers(None, None, PLAN, Settings(**settings))  # type: ignore[arg-type]
+
+
+def test_it_answers_when_the_model_is_loaded_and_the_text_is_right(on: Use) -> None:
+    host = on(
+        Host(
+            sights=[sight(state="activating start-pre"), sight(), sight(*UP[:1]), sight(*UP)],
+            health=[["503"], ["200"]],
+            completions=[[PARIS, "200", "1759400000.5"]],
+        )
+    )
+    assert start() == 1759400000.5
+    assert host.asked.count("health") == 2 and host.asked.count("completions") == 1
+
+
+def test_the_process_that_is_to_go_does_not_count(on: Use) -> None:
+    host = on(
+        Host(
+            sights=[sight(*UP, job="77"), sight(*UP, job="77"), sight(*UP)],
+            health=[["200"]],
+            completions=[[PARIS, "200", "1.0"]],
+        )
+    )
+    start()
+    assert host.asked[:4] == ["sights", "sights", "sights", "health"]
+
+
+def test_a_process_that_dies_is_not_waited_for(on: Use) -> None:
+    on(Host(sights=[sight(), sight(restarts=1)], journal=[["ggml-rpc.cpp:547: Failed to connect to 198.18.77.12:50052"]]))
+    with pytest.raises(HostError, match=r"restarted by systemd: no connection to its worker 198\.18\.77\.12:50052: "):
+        start()
+
+
+def test_a_model_that_never_loads(on: Use) -> None:
+    on(Host(sights=[sight(*UP)], health=[["503"]], journal=[["loading model tensors"]]))
+    with pytest.raises(HostError, match=r'not ready after 1 s: it loads the model; its journal says "loading model tensors"\.$'):
+        start(start_timeout=1)
+
+
+def test_a_wrong_answer(on: Use) -> None:
+    nonsense = json.dumps({"choices": [{"text": "===="}]})
+    on(Host(sights=[sight(*UP)], health=[["200"]], completions=[[nonsense, "200", "1.0"]]))
+    with pytest.raises(HostError, match="with '====', without 'Paris'"):
+        start()
+
+
+def test_a_head_that_dies_of_the_question(on: Use) -> None:
+    on(
+        Host(
+            sights=[sight(*UP), sight(restarts=1)],
+            health=[["200"]],
+            completions=[["curl: (52) Empty reply from server", "", "000", "1.0"]],
+            journal=[["ggml-rpc.cpp:35: Remote RPC server crashed or returned malformed response"]],
+        )
+    )
+    with pytest.raises(HostError, match=r"restarted by systemd: one of its workers \(198"):
+        start()
+
+
+def test_a_head_that_came_up_without_a_worker(on: Use) -> None:
+    on(Host(sights=[sight(*UP[:2])], health=[["200"]], completions=[[PARIS, "200", "1.0"]]))
+    with pytest.raises(HostError, match=r"answers without its worker 198\.18\.77\.12:50052"):
+        start()
+
+
+def test_a_head_that_listens_elsewhere(on: Use) -> None:
+    on(Host(sights=[sight("LISTEN 0.0.0.0:8080 0.0.0.0:*")], health=[["200"]], completions=[[PARIS, "200", "1.0"]]))
+    with pytest.raises(HostError, match=r"listens on 0\.0\.0\.0:8080 instead of 198\.18\.77\.10:8080"):
+        start()
+
+
+def test_a_worker_that_listens(on: Use) -> None:
+    host = on(Host(sights=[sight(), sight("LISTEN 198.18.77.11:50052 0.0.0.0:*")]))
+    listening(None, None, WORKER, WorkerSettings())  # type: ignore[arg-type]
+    assert host.asked == ["sights", "sights"]
+
+
+@pytest.mark.parametrize("addresses", [["0.0.0.0:50052"], ["198.18.77.11:50052", "198.18.77.11:1"]])
+def test_a_worker_that_listens_elsewhere(on: Use, addresses: list[str]) -> None:
+    on(Host(sights=[sight(*(f"LISTEN {address} 0.0.0.0:*" for address in addresses))]))
+    with pytest.raises(HostError, match=r"instead of 198\.18\.77\.11:50052"):
+        listening(None, None, WORKER, WorkerSettings())  # type: ignore[arg-type]
+
+
+def test_a_worker_that_ends_with_0(on: Use) -> None:
+    on(Host(sights=[sight(), sight(state="activating auto-restart", restarts=1)], journal=[["error: unknown argument: -m"]]))
+    with pytest.raises(HostError, match="restarted by systemd: error: unknown argument: -m"):
+        listening(None, None, WORKER, WorkerSettings())  # type: ignore[arg-type]

@@ -1,0 +1,133 @@
+"""The worker's settings and its unit."""
+
+import os
+import subprocess
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from roles.base.settings import HostData, read_settings
+from roles.cluster.plan import HostPlan, Profile
+from roles.cluster.state import mark_of
+from roles.llama_cpp.flags import arguments
+from roles.rpc_server.settings import Settings
+from roles.rpc_server.unit import options, render
+
+GOLDEN = Path(__file__).parent / "golden"
+COMMIT = "0c1e57098bba43ac29e6e3b677cdceebdd22334f"
+PLAN = HostPlan(
+    name="w1",
+    address=IPv4Address("198.18.77.11"),
+    worker=True,
+    head=False,
+    rpc_port=50052,
+    http_port=8080,
+    commit=COMMIT,
+    profile=Profile("debian13", "v3", "cpu", ("rpc-server",), {}),
+    release=f"{COMMIT[:12]}-debian13-v3-cpu-worker-1f0c2a",
+    builder="w1",
+    clients=(IPv4Address("198.18.77.10"),),
+)
+
+
+def settings(**values: Any) -> Settings:
+    return Settings(**values)
+
+
+def line(text: str, key: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(f"{key}="))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("default.service", {}),
+        (
+            "full.service",
+            {
+                "listen_on_every_network": True,
+                "threads": 4,
+                "devices": ["CUDA0", "CPU"],
+                "cache": False,
+                "environment": {"GGML_CUDA_DISABLE_GRAPHS": "1", "ODD": 'a "b" 100% $c \\d'},
+                "extra_arguments": ["--odd", 'a "b" 100% $c \\d'],
+            },
+        ),
+    ],
+)
+def test_the_unit_is_what_it_was(name: str, values: dict[str, Any]) -> None:
+    text = render(PLAN, settings(**values), "bin/ggml-rpc-server")
+    if os.environ.get("UPDATE_GOLDEN"):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+def test_the_mark_tells_one_release_from_another() -> None:
+    other = HostPlan(**{**vars(PLAN), "release": "e3a74b299085-debian13-v3-cpu-worker-1f0c2a"})
+    marks = {mark_of(render(plan, settings(), "bin/rpc-server")) for plan in (PLAN, other)}
+    assert len(marks) == 2 and all(marks)
+
+
+def test_the_program_is_the_one_of_the_build() -> None:
+    text = render(PLAN, settings(), "bin/rpc-server")
+    assert line(text, "ExecStart").startswith("ExecStart=/opt/llama.cpp/current/bin/rpc-server --host 198.18.77.11 ")
+
+
+def test_where_it_listens() -> None:
+    def host(**values: Any) -> str:
+        return arguments(options(PLAN, settings(**values)))[1]
+
+    assert host() == "198.18.77.11"
+    assert host(host="10.0.0.5") == "10.0.0.5"
+    assert host(listen_on_every_network=True) == "0.0.0.0"
+    assert host(listen_on_every_network=True, host="0.0.0.0") == "0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"host": "0.0.0.0"}, "set rpc_server_listen_on_every_network"),
+        ({"host": "127.0.0.1"}, "no head on another host"),
+        ({"host": "127.0.0.1", "listen_on_every_network": True}, "no head on another host"),
+        ({"host": "::1"}, "IPv4"),
+        ({"host": "w1"}, "IPv4"),
+        ({"threads": 0}, "greater than or equal to 1"),
+        ({"devices": []}, "at least 1"),
+        ({"devices": ["CUDA0,CUDA1"]}, "pattern"),
+        ({"devices": "CUDA0"}, "list"),
+        ({"environment": {"HOME": "/root"}}, "set by the unit"),
+        ({"environment": {"A B": "1"}}, "name of a variable"),
+        ({"environment": {"A": "1\n2"}}, "control character"),
+        ({"extra_arguments": "--odd"}, "list"),
+        ({"extra_arguments": ["-p", "1"]}, "setting rpc_port"),
+        ({"extra_arguments": ["-H", "0.0.0.0"]}, "setting rpc_server_host"),
+        ({"extra_arguments": ["a\nb"]}, "control character"),
+        ({"colour": "red"}, "not permitted"),
+    ],
+)
+def test_what_is_not_valid(values: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        settings(**values)
+
+
+def test_the_sentence_names_the_key() -> None:
+    data = HostData("w1", frozenset({"workers"}), {"rpc_server_host": "0.0.0.0"})
+    _, problems = read_settings([Settings], [data])
+    assert len(problems) == 1
+    assert problems[0].startswith("w1: rpc_server_host = ") and "rpc_server_listen_on_every_network" in problems[0]
+
+
+@pytest.mark.parametrize("unit", sorted(GOLDEN.glob("*.service")), ids=lambda path: path.name)
+def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+    verified(unit.read_text(), tmp_path / "rpc-server.service")
+
+
+def verified(text: str, path: Path) -> None:
+    """Let systemd read a unit; that its program is not there is no fault of the text."""
+    path.write_text(text)
+    found = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, check=False)
+    problems = [line for line in found.stderr.splitlines() if path.name in line and "is not executable" not in line]
+    assert not problems

@@ -1,0 +1,360 @@
+"""The deploys as a user types them, on hosts that only answer: what is refused, and what a failure stops.
+
+Every run is pyinfra itself, in a process of its own. Its fake hosts take note of each command and do nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pexpect  # type: ignore[import-untyped]
+import pytest
+
+from roles.base.machine import V3_FLAGS
+from roles.cluster.state import CURRENT, LLAMA_SERVER, RPC_SERVER, HostState
+from tests.conftest import ROOT, Ended, pyinfra, pyinfra_command
+from tests.unit.cluster.examples import NETWORK, NEWER, OLDER, good_plan, wanted
+
+CLUSTER = ROOT / "deploys" / "cluster.py"
+ROLLBACK = ROOT / "deploys" / "rollback.py"
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+COMMAND = re.compile(r"\[fake\] simulating (command|put_file|get_file) on @fake/(\S+): (.*(?:\n(?! {4}|-->).*)*)")
+
+GOOD: dict[str, Any] = {"commit": NEWER, "network": NETWORK}
+MODEL: dict[str, Any] = {"model_source": "https://models.example/gemma.gguf", "model_sha256": "f" * 64}
+MACHINE = [
+    "user 0",
+    "sudo yes",
+    "architecture x86_64",
+    "systemd yes",
+    "os ID debian",
+    "os VERSION_ID 13",
+    "os PRETTY_NAME Debian",
+    f"flags {' '.join(sorted(V3_FLAGS))}",
+    *(f"free {path} 20480" for path in ("/", "/opt", "/var", "/srv")),
+]
+ADDRESSES = {"w1": "192.0.2.11", "w2": "192.0.2.12", "head": "192.0.2.10", "lost": "192.0.2.20"}
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYINFRA_FAKE_DELAY", "0")
+    monkeypatch.setenv("PYINFRA_FAKE_DELAY_JITTER", "0")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended.
+
+    :param commands: what the hosts were told, as (host, command), in the order in which they were told
+    """
+
+    ended: Ended
+    commands: list[tuple[str, str]]
+
+    def hosts_told(self, words: str) -> list[str]:
+        """The hosts that were told a command with these words in it."""
+        return [host for host, command in self.commands if words in command]
+
+
+def deploy(inventory: Path, *options: str, script: Path = CLUSTER, cwd: Path = ROOT) -> Run:
+    """Run a deploy with `-y`."""
+    ended = pyinfra("-y", "--debug", *options, str(inventory), str(script), cwd=cwd, timeout=60)
+    return Run(ended, [(name, command or kind) for kind, name, command in COMMAND.findall(ended.text)])
+
+
+def fake(name: str, machine: Mapping[str, str] = {}, answers: Mapping[str, Any] = {}, **data: Any) -> tuple[str, dict[str, Any]]:
+    """A host of an inventory.
+
+    :param machine: what is different about it: the first word of a line that it says of itself → the rest
+    :param answers: a part of a command → what the host answers to it
+    """
+    lines = [*(line for line in MACHINE if line.partition(" ")[0] not in machine), *(f"{key} {machine[key]}" for key in machine)]
+    answers = {"/proc/sys/kernel/random/boot_id": [*lines, f"address {ADDRESSES[name]}/24"], **answers}
+    return f"@fake/{name}", {"fake_responses": answers, **data}
+
+
+def inventory(folder: Path, **groups: list[tuple[str, dict[str, Any]]]) -> Path:
+    path = folder / "inventory.py"
+    path.write_text("".join(f"{name} = {hosts!r}\n" for name, hosts in groups.items()))
+    return path
+
+
+def good_inventory(folder: Path) -> Path:
+    return inventory(folder, workers=[fake("w1", **GOOD), fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)])
+
+
+def assert_refused(run: Run, *sentences: str) -> None:
+    """The run has ended with these sentences, one a line, and nothing was done on any host but look at it once."""
+    assert run.ended.status != 0
+    text = run.ended.text
+    lines = [line.removeprefix("    ") for line in text.partition("nothing was changed, because:\n")[2].splitlines()]
+    for sentence in sentences:
+        assert [line for line in lines if re.fullmatch(sentence, line)], f"{sentence!r} is not in {lines}"
+    said = [line for line in lines if re.match(r"@fake/|inventory: ", line)]
+    assert len(said) == len(sentences), said
+    assert "Traceback" not in text
+    assert "Starting operation" not in text
+    assert all("/proc/sys/kernel/random/boot_id" in command for _, command in run.commands), run.commands
+    assert len(run.commands) == len({name for name, _ in run.commands})
+
+
+def test_every_fault_in_settings_and_hosts_is_found_at_once(tmp_path: Path) -> None:
+    password = {"user": "1000", "sudo": "sudo: a password is required"}
+    run = deploy(
+        inventory(
+            tmp_path,
+            workers=[
+                fake("w1", **GOOD | {"commit": "2222222"}),
+                fake("w2", **GOOD, rpc_prot=50053, http_port="eighty", endpoints="w1:50052"),
+            ],
+            heads=[fake("head", password, network=NETWORK, _sudo=True, **MODEL)],
+            desks=[fake("lost", {"user": "1000"}, colour="red", **GOOD)],
+        )
+    )
+    assert_refused(
+        run,
+        r"@fake/w1: commit = '2222222' is not valid \(.*\): the llama.cpp commit that every host runs: all 40 hex.*\.",
+        r"@fake/w2: there is no setting 'rpc_prot': did you mean 'rpc_port'\?",
+        r"@fake/w2: http_port = 'eighty' is not valid \(.*\): the TCP port .*\.",
+        r"@fake/w2: endpoints = 'w1:50052' is not valid \(a list is needed\): .* each as host:port .*\.",
+        r"@fake/head: the setting commit is missing: .*\.",
+        r"@fake/head: sudo does not work without a password \(sudo: a password is required\): allow it with NOPASSWD .*\.",
+        r"@fake/lost: there is no setting 'colour': take it out, .*\.",
+        r"@fake/lost: we are not root there: log in as root .*\.",
+    )
+
+
+def test_every_fault_of_the_cluster_is_found_at_once(tmp_path: Path) -> None:
+    endpoints = ["192.0.2.11:50052", "@fake/w1:50052", "[2001:db8::1]:50052", ":50052", "192.0.2.12:0", "192.0.2.12:50052 "]
+    run = deploy(
+        inventory(
+            tmp_path,
+            workers=[fake("w1", **GOOD), fake("w2", {"architecture": "aarch64"}, **GOOD)],
+            heads=[fake("head", **GOOD, **MODEL, endpoints=endpoints)],
+            desks=[fake("lost", **GOOD | {"commit": OLDER})],
+        )
+    )
+    assert_refused(
+        run,
+        r"@fake/lost: it is in no group that we know: put it into `workers` or `heads`, or take it out\.",
+        r"inventory: `commit` differs between hosts \(.*\): every host runs the same one, so set it for the group `all`\.",
+        r"@fake/w2: its architecture is aarch64: only x86_64 is supported\.",
+        r"@fake/head: endpoint '@fake/w1:50052' is listed twice: take one out, .*\.",
+        r"@fake/head: endpoint '\[2001:db8::1\]:50052' is IPv6, .*\.",
+        r"@fake/head: endpoint ':50052' has no host: .*\.",
+        r"@fake/head: endpoint '192.0.2.12:0' has no port from 1 to 65535: .*\.",
+        r"@fake/head: endpoint '192.0.2.12:50052 ' has white space in it: .*\.",
+    )
+
+
+def test_options_that_could_leave_hosts_behind_are_refused(tmp_path: Path) -> None:
+    run = deploy(good_inventory(tmp_path), "--limit", "heads", "--serial", "--no-wait", "--fail-percent", "50")
+    assert_refused(
+        run,
+        r"inventory: --limit and --exclude would switch a part of the cluster, .*: run the command without them\.",
+        r"inventory: with --serial hosts would not wait for each other: run the command without it\.",
+        r"inventory: with --no-wait hosts would not wait for each other: run the command without it\.",
+        r"inventory: --fail-percent would let a part of the cluster go on alone: run the command without it\.",
+    )
+    assert run.commands == []
+
+
+@pytest.mark.parametrize(("option", "script"), [("--exclude", CLUSTER), ("--limit", ROLLBACK)])
+def test_a_part_of_the_cluster_is_refused(tmp_path: Path, option: str, script: Path) -> None:
+    run = deploy(good_inventory(tmp_path), option, "@fake/w1", script=script)
+    assert_refused(
+        run, r"inventory: --limit and --exclude would switch a part of the cluster, .*: run the command without them\."
+    )
+    assert run.commands == []
+
+
+def test_another_working_directory_is_refused(tmp_path: Path) -> None:
+    run = deploy(good_inventory(tmp_path), cwd=tmp_path)
+    assert_refused(
+        run,
+        r"inventory: config.py was not read, because pyinfra reads it from the working directory:"
+        r" change into gpuquilt's folder and run the command again\.",
+    )
+
+
+# What follows uses a deploy of two lines around the switch, whose build is one command and whose services are ready at once.
+
+SMALL = """
+from pyinfra import host
+from pyinfra.operations import server
+from roles import cluster
+from roles.base.remote import HostError
+from roles.cluster.look import look
+from roles.cluster.state import CURRENT, LLAMA_SERVER, RPC_SERVER
+
+seen = look([])
+plan = seen.plan.hosts[host.name]
+server.shell(name="Build", commands=["build the release"])
+broken = [host.name] if host.data.get("_broken") else []
+
+def ready(state, host):
+    if broken:
+        broken.clear()
+        raise HostError("it does not answer.")
+    return 103.5 if plan.head else None
+
+unit = RPC_SERVER if plan.worker else LLAMA_SERVER
+seen.switch.offer(host.name, unit, f"[Service]\\n# {plan.release}\\n")
+cluster.switch({unit: ready})
+"""
+SEEN = "basename"
+STOP = f"systemctl stop {LLAMA_SERVER}"
+START = {unit: f"systemctl restart --no-block {unit}" for unit in (RPC_SERVER, LLAMA_SERVER)}
+FAILS = {">&2; exit 1": {"success": False}}
+NO_COMPILER = {"build the release": {"success": False, "stderr": "no compiler"}}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.py"
+    path.write_text(SMALL)
+    return path
+
+
+def runs(state: HostState) -> dict[str, Any]:
+    """Answers of a host that runs a state, and knows that it answered."""
+    lines = [f"current {state.release}", f"verified {state.to_json()}"]
+    for unit in state.units:
+        lines += [f"{unit} ActiveState=active", f"{unit} SubState=running", f"{unit} file=f00d", f"{unit} ours=yes"]
+    return {SEEN: lines, "date +%s.%N": "100.0"}
+
+
+def older() -> dict[str, HostState]:
+    """What the three hosts ran before."""
+    return wanted(good_plan(commit=OLDER))
+
+
+def upgrade(folder: Path, broken: str = "", **answers: Mapping[str, Any]) -> Path:
+    """The older commit runs and the newer is wanted; w1 is slow, so that the others could overtake it.
+
+    :param broken: the host whose service does not answer the first time that it is started
+    :param answers: further answers of a host
+    """
+    before = older()
+
+    def there(name: str, **data: Any) -> tuple[str, dict[str, Any]]:
+        everything = {**answers.get(name, {}), **runs(before[name]), **FAILS}
+        return fake(name, answers=everything, _broken=name == broken, **GOOD, **data)
+
+    return inventory(folder, workers=[there("w1", fake_delay=0.1), there("w2")], heads=[there("head")])
+
+
+def positions(run: Run, words: str) -> list[int]:
+    return [position for position, (_, command) in enumerate(run.commands) if words in command]
+
+
+def remembered(run: Run, name: str, file: str) -> list[str]:
+    """What a host was told to write into one of the files that hold states."""
+    return [command for host, command in run.commands if host == name and command.startswith("printf") and file in command]
+
+
+def test_an_upgrade_stops_the_head_then_starts_the_workers_then_the_head(tmp_path: Path, small: Path) -> None:
+    run = deploy(upgrade(tmp_path), script=small)
+    assert run.ended.status == 0, run.ended.text
+    assert run.hosts_told(STOP) == ["head"]
+    assert sorted(run.hosts_told(START[RPC_SERVER])) == ["w1", "w2"]
+    assert run.hosts_told(START[LLAMA_SERVER]) == ["head"]
+    built = max(positions(run, "build the release"))
+    workers = positions(run, START[RPC_SERVER])
+    assert built < positions(run, STOP)[0] < min(workers) <= max(workers) < positions(run, START[LLAMA_SERVER])[0]
+    assert "The endpoint answers again; downtime 3.5 s." in run.ended.text
+    for name, state in older().items():
+        assert [state.release in command for command in remembered(run, name, "before.json")] == [True]
+        assert [NEWER in command for command in remembered(run, name, "verified.json")] == [True]
+
+
+def test_a_build_that_fails_on_one_worker_switches_no_host(tmp_path: Path, small: Path) -> None:
+    run = deploy(upgrade(tmp_path, w1=NO_COMPILER), script=small)
+    assert run.ended.status != 0
+    assert sorted(run.hosts_told("build the release")) == ["head", "w1", "w2"]
+    assert run.hosts_told("systemctl stop") == run.hosts_told("systemctl restart") == []
+
+
+def test_the_literal_deploy_switches_no_host_when_a_build_fails(tmp_path: Path) -> None:
+    good = {"active=$(systemctl is-active": "0", "uname -s": "Linux", "useradd": "/usr/sbin/useradd"}
+    bad = {"active=$(systemctl is-active gpuquilt-build": "1", **good}
+    run = deploy(
+        inventory(
+            tmp_path,
+            workers=[fake("w1", answers=bad, **GOOD, fake_delay=0.02), fake("w2", answers=good, **GOOD)],
+            heads=[fake("head", answers=good, **GOOD, **MODEL)],
+        )
+    )
+    assert run.ended.status != 0
+    assert re.search(r"@fake/w1: gpuquilt-build\S* failed \(exit status 1\)", run.ended.text)
+    assert "Starting operation: Switch" not in run.ended.text
+    assert "Traceback" not in run.ended.text
+    for words in (STOP, *START.values(), f"mv -T {CURRENT}.new"):
+        assert run.hosts_told(words) == []
+
+
+@pytest.mark.parametrize("broken", ["w1", "head"])
+def test_a_host_that_does_not_come_up_takes_all_back(tmp_path: Path, small: Path, broken: str) -> None:
+    run = deploy(upgrade(tmp_path, broken), script=small)
+    assert run.ended.status == 1
+    assert "Traceback" not in run.ended.text
+    said = [command for host, command in run.commands if host == broken and ">&2; exit 1" in command]
+    assert f"@fake/{broken}: it does not answer. Every host is back on the release before, which answers." in said[-1]
+    last = {name: command for name, command in run.commands if "systemctl restart" in command}
+    assert {name: older()[name].release in command for name, command in last.items()} == dict.fromkeys(older(), True)
+    assert not any(remembered(run, name, "json") for name in older())
+
+
+# In a terminal, where every question is answered with Enter.
+
+
+def typed(*arguments: str) -> tuple[int, str]:
+    """Type a command in a terminal and press Enter at every prompt."""
+    said = StringIO()
+    program, *rest = pyinfra_command(*arguments)
+    terminal = pexpect.spawn(program, rest, cwd=str(ROOT), encoding="utf-8", timeout=60, dimensions=(50, 300))
+    terminal.logfile_read = said
+    while terminal.expect(["Press enter to execute", pexpect.EOF]) == 0:
+        terminal.sendline("")
+    terminal.close()
+    status = terminal.exitstatus
+    return -1 if status is None else status, COLOUR.sub("", said.getvalue())
+
+
+def test_enter_at_every_prompt_goes_through_a_good_upgrade(tmp_path: Path, small: Path) -> None:
+    status, text = typed(str(upgrade(tmp_path)), str(small))
+    assert status == 0, text
+    assert "skip this step with -y" in text
+    assert "The endpoint answers again" in text
+
+
+def test_enter_at_every_prompt_does_not_switch_past_a_failed_build(tmp_path: Path, small: Path) -> None:
+    status, text = typed("--debug", str(upgrade(tmp_path, w1=NO_COMPILER)), str(small))
+    assert status != 0
+    assert "Starting operation: Build" in text
+    assert "systemctl stop" not in text
+    assert "systemctl restart" not in text
+
+
+def test_enter_at_every_prompt_does_not_go_on_without_a_host_that_is_down(tmp_path: Path) -> None:
+    down = ("127.0.0.1", {"ssh_port": 1, **GOOD})
+    path = inventory(tmp_path, workers=[down, fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)])
+    status, text = typed(str(path), str(CLUSTER))
+    assert status != 0
+    assert "127.0.0.1: cannot be reached (why stands above)" in text
+    assert "Starting operation" not in text
+
+
+def test_a_host_that_is_down_is_named_without_a_terminal_too(tmp_path: Path) -> None:
+    down = ("127.0.0.1", {"ssh_port": 1, **GOOD})
+    run = deploy(inventory(tmp_path, workers=[down, fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)]))
+    assert run.ended.status != 0
+    assert "127.0.0.1: cannot be reached (why stands above): start it, or take it out of the inventory" in run.ended.text
+    assert "Traceback" not in run.ended.text
+    assert run.commands == []

@@ -1,0 +1,150 @@
+"""The answers of machines, as they really were, are read rightly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.verify import reading
+from tests.verify.reading import Device, Guard, Socket
+
+ANSWERS = Path(__file__).parent / "answers"
+
+OLD = "e3a74b299085cd00013804f7fca2e03441b2da20"
+NEW = "0c1e57098bba43ac29e6e3b677cdceebdd22334f"
+
+SOCKETS = """\
+LISTEN     0      1      198.18.77.11:50052      0.0.0.0:* users:(("ggml-rpc-server",pid=812,fd=5)) uid:996 ino:61416 sk:1 cgroup:/system.slice/rpc-server.service <->
+ESTAB      0      0      198.18.77.11%host0:50052 198.18.77.10:43108 users:(("ggml-rpc-server",pid=812,fd=6)) uid:996 ino:83674 sk:4 cgroup:/system.slice/rpc-server.service <->
+ESTAB      33     0      198.18.77.11:50052 198.18.77.20:43110 ino:0 sk:5 <->
+CLOSE-WAIT 1      0      198.18.77.11:43108 198.18.77.12:50052 users:(("llama-server",pid=900,fd=7),("llama-server",pid=901,fd=7)) timer:(keepalive,119min,0) uid:996 ino:9 sk:6 <->
+LISTEN     0      128            [::]:22        [::]:*     users:(("sshd",pid=76,fd=7)) ino:61424 sk:3 cgroup:/system.slice/ssh.service v6only:1 <->
+"""  # noqa: E501
+
+
+def test_sockets_are_read() -> None:
+    assert reading.sockets(SOCKETS) == [
+        Socket("LISTEN", "198.18.77.11:50052", "0.0.0.0:*", 996, frozenset({812})),
+        Socket("ESTAB", "198.18.77.11:50052", "198.18.77.10:43108", 996, frozenset({812})),
+        Socket("ESTAB", "198.18.77.11:50052", "198.18.77.20:43110", 0, frozenset()),
+        Socket("CLOSE-WAIT", "198.18.77.11:43108", "198.18.77.12:50052", 996, frozenset({900, 901})),
+        Socket("LISTEN", "[::]:22", "[::]:*", 0, frozenset({76})),
+    ]
+    assert [socket.port for socket in reading.sockets(SOCKETS)] == ["50052", "50052", "50052", "43108", "22"]
+
+
+SERVICE = """\
+MainPID=900
+Result=success
+NRestarts=3
+ActiveState=active
+SubState=running
+UnitFileState=enabled
+InvocationID=8f3c
+Program=/opt/llama.cpp/releases/0c1e57098bba-debian13/bin/llama-server (deleted)
+Digest=aa
+Argument=/opt/llama.cpp/current/bin/llama-server
+Argument=--rpc
+Argument=198.18.77.11:50052,198.18.77.12:50052
+Argument=-m
+Argument=/srv/models/a=b.gguf
+Mapped=/opt/llama.cpp/releases/0c1e57098bba-debian13/lib/libggml.so.0
+Mapped=/usr/lib/x86_64-linux-gnu/libc.so.6
+"""
+
+
+def test_service_is_read() -> None:
+    seen = reading.service(SERVICE)
+    assert (seen.running, seen.enabled, seen.pid, seen.restarts, seen.invocation) == (True, True, 900, 3, "8f3c")
+    assert seen.program.endswith("/bin/llama-server (deleted)")
+    assert seen.option("--rpc") == "198.18.77.11:50052,198.18.77.12:50052"
+    assert seen.option("-m", "--model") == "/srv/models/a=b.gguf"
+    assert seen.option("--host") is None
+    assert len(seen.mapped) == 2
+
+
+def test_unit_that_is_not_there_is_read() -> None:
+    seen = reading.service("MainPID=0\nResult=success\nNRestarts=0\nActiveState=inactive\nSubState=dead\nUnitFileState=\n")
+    assert (seen.running, seen.enabled, seen.pid, seen.state) == (False, False, 0, "inactive/dead")
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("rpc-server-old.journal", [Device("CPU", "Intel(R) Xeon(R) Processor")]),
+        ("rpc-server-new.journal", [Device("CPU", "Intel(R) Xeon(R) Processor")]),
+        ("cuda-fell-back.journal", [Device("CPU", "Intel(R) Xeon(R) Processor")]),
+    ],
+)
+def test_devices_of_real_journals(file: str, expected: list[Device]) -> None:
+    devices = reading.devices((ANSWERS / file).read_text())
+    assert devices == expected
+    assert [device.backend for device in devices] == ["cpu"]
+
+
+def test_devices_between_errors() -> None:
+    journal = (
+        "Devices:\n  CUDA0: stale (1 MiB, 1 MiB free)\n"
+        "Starting RPC server v7.0.0\nDevices:\n"
+        "  CUDA0: NVIDIA GeForce RTX 4080 Laptop GPU (12282 MiB, 9012 MiB free)\n"
+        "ggml_cuda_init: found 1 CUDA devices\n"
+        "  Vulkan1: Intel(R) Arc(tm) A770 Graphics (DG2) (16032 MiB, 14428 MiB free)\n"
+        "  transport      : TCP\nAccepted client connection\n"
+    )
+    devices = reading.devices(journal)
+    assert [(device.name, device.backend) for device in devices] == [("CUDA0", "cuda"), ("Vulkan1", "vulkan")]
+    assert devices[1].description == "Intel(R) Arc(tm) A770 Graphics (DG2)"
+
+
+def test_banner_that_was_not_written_yet_has_no_devices() -> None:
+    assert reading.devices("WARNING: Host ('198.18.77.11') is != '127.0.0.1'\n") == []
+
+
+@given(st.text())
+def test_no_journal_raises(text: str) -> None:
+    reading.devices(text)
+    reading.sockets(text)
+    reading.digests(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "commit", "named"),
+    [
+        ("version: 1 (e3a74b299)\nbuilt with GNU 14.2.0 for Linux x86_64\n", OLD, True),
+        ("version: 1 (e3a74b299)\nbuilt with GNU 14.2.0 for Linux x86_64\n", NEW, False),
+        ("version: 0.0.1 (build 1, commit 0c1e57098)\nbuilt with GNU 14.2.0 for Linux x86_64\n", NEW, True),
+        ("version: 0 (unknown)\n", NEW, False),
+        ("", NEW, False),
+    ],
+)
+def test_version_names_the_commit(text: str, commit: str, named: bool) -> None:
+    assert reading.version_names(text, commit) is named
+
+
+def test_digests_are_read() -> None:
+    assert reading.digests("aa  ./bin/a b\nbb  lib/c\n\\cc  odd\\nname\n") == {"bin/a b": "aa", "lib/c": "bb", "odd\\nname": "cc"}
+
+
+def test_guard_is_read() -> None:
+    assert reading.guard((ANSWERS / "guard.json").read_text()) == Guard(
+        frozenset({"198.18.77.10", "198.18.77.20"}), frozenset({50052}), True
+    )
+    assert reading.guard("") == Guard()
+
+
+@pytest.mark.parametrize(
+    ("right", "addresses"),
+    [
+        ("198.18.77.10", {"198.18.77.10"}),
+        ({"set": ["198.18.77.10", {"elem": {"val": "198.18.77.11", "timeout": 5}}]}, {"198.18.77.10", "198.18.77.11"}),
+        ({"prefix": {"addr": "198.18.77.0", "len": 24}}, {'{"prefix": {"addr": "198.18.77.0", "len": 24}}'}),
+    ],
+)
+def test_guard_knows_every_way_to_name_an_address(right: object, addresses: set[str]) -> None:
+    match = {"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": right}}
+    text = json.dumps({"nftables": [{"rule": {"expr": [match, {"accept": None}]}}]})
+    assert reading.guard(text) == Guard(frozenset(addresses), frozenset(), False)

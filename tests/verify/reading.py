@@ -1,0 +1,227 @@
+"""What is asked of a machine, and how its answer is read. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+PROPERTIES = "ActiveState,SubState,Result,UnitFileState,MainPID,NRestarts,InvocationID"
+
+DEVICE = re.compile(r"\s*(?P<name>\S+): (?P<description>.*) \(\d+ MiB, \d+ MiB free\)")
+"""A line of the RPC server's banner, e.g. ``  CUDA0: NVIDIA GeForce RTX 4080 (12282 MiB, 9012 MiB free)``."""
+
+VERSION = re.compile(r"\((?:build \d+, commit )?(?P<commit>[0-9a-f]{7,40})\)")
+"""In ``version: 1 (e3a74b299)``, later ``version: 0.0.1 (build 1, commit 0c1e57098)``."""
+
+
+def service_command(unit: str) -> str:
+    """Shows a unit and its main process; see `service`."""
+    return f"""
+systemctl show {unit} --property={PROPERTIES}
+pid=$(systemctl show {unit} --property=MainPID --value)
+[ "$pid" -gt 0 ] || exit 0
+echo "Program=$(readlink /proc/$pid/exe)"
+echo "Digest=$(sha256sum </proc/$pid/exe | cut -c -64)"
+tr '\\0' '\\n' </proc/$pid/cmdline | sed 's/^/Argument=/'
+sed -n 's|^[^/]*/|Mapped=/|p' /proc/$pid/maps | sort -u
+"""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A unit and its main process.
+
+    :param state: systemd's ActiveState and SubState, e.g. ``active/running``
+    :param result: why it ended the last time, in systemd's words
+    :param enabled: it starts at boot
+    :param pid: 0 when it does not run
+    :param restarts: how often systemd started it again since somebody last did
+    :param invocation: systemd's name for this start
+    :param program: the file that it runs; its end says when that file is deleted
+    :param digest: SHA-256 of that file
+    :param arguments: its command line, program first
+    :param mapped: every file that it has mapped into its memory
+    """
+
+    state: str = ""
+    result: str = ""
+    enabled: bool = False
+    pid: int = 0
+    restarts: int = 0
+    invocation: str = ""
+    program: str = ""
+    digest: str = ""
+    arguments: tuple[str, ...] = ()
+    mapped: frozenset[str] = frozenset()
+
+    @property
+    def running(self) -> bool:
+        return self.state == "active/running"
+
+    def option(self, *names: str) -> str | None:
+        """The value of an option on its command line; of several the last, as llama.cpp takes it."""
+        values = [value for name, value in zip(self.arguments, self.arguments[1:], strict=False) if name in names]
+        return values[-1] if values else None
+
+
+def service(text: str) -> Service:
+    """Read the answer to `service_command`."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        found.setdefault(key, []).append(value)
+
+    def one(key: str) -> str:
+        return found.get(key, [""])[0]
+
+    return Service(
+        state=f"{one('ActiveState')}/{one('SubState')}",
+        result=one("Result"),
+        enabled=one("UnitFileState") == "enabled",
+        pid=int(one("MainPID") or 0),
+        restarts=int(one("NRestarts") or 0),
+        invocation=one("InvocationID"),
+        program=one("Program"),
+        digest=one("Digest"),
+        arguments=tuple(found.get("Argument", [])),
+        mapped=frozenset(found.get("Mapped", [])),
+    )
+
+
+SOCKETS_COMMAND = "ss -Htanpe"
+
+
+@dataclass(frozen=True)
+class Socket:
+    """A TCP socket.
+
+    :param state: in the words of ss: LISTEN, ESTAB, CLOSE-WAIT, …
+    :param local: address and port
+    :param peer: address and port
+    :param user: the number of the user that owns it
+    :param pids: the processes that hold it; none when no process has accepted the connection yet
+    """
+
+    state: str
+    local: str
+    peer: str
+    user: int = 0
+    pids: frozenset[int] = frozenset()
+
+    @property
+    def port(self) -> str:
+        return self.local.rpartition(":")[2]
+
+
+def sockets(text: str) -> list[Socket]:
+    """Read the answer to `SOCKETS_COMMAND`."""
+    return [_socket(line) for line in text.splitlines() if len(line.split()) >= 5]
+
+
+def _socket(line: str) -> Socket:
+    state, _, _, local, peer = line.split()[:5]
+    user = re.search(r"\buid:(\d+)", line)
+    return Socket(
+        state=state,
+        local=_plain(local),
+        peer=_plain(peer),
+        user=int(user[1]) if user else 0,
+        pids=frozenset(int(pid) for pid in re.findall(r"\bpid=(\d+)", line)),
+    )
+
+
+def _plain(end: str) -> str:
+    """Address and port, without the name of an interface that may stand between them: ``198.18.77.11%eth0:50052``."""
+    return re.sub(r"%[^:\]]+", "", end)
+
+
+def digests(text: str) -> dict[str, str]:
+    """Path → SHA-256, from the output of sha256sum; a leading ``./`` is taken off the path."""
+    lines = [line.partition("  ") for line in text.splitlines()]
+    return {path.removeprefix("./"): digest.removeprefix("\\") for digest, _, path in lines if path}
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a worker serves.
+
+    :param name: llama.cpp's name for it, e.g. CUDA0
+    :param description: the hardware, e.g. NVIDIA GeForce RTX 4080
+    """
+
+    name: str
+    description: str
+
+    @property
+    def backend(self) -> str:
+        """E.g. cuda, of CUDA0."""
+        return self.name.rstrip("0123456789").lower()
+
+
+def devices(journal: str) -> list[Device]:
+    """The devices that an RPC server says it serves, from its journal since its start.
+
+    The banner is written out when the first client comes: before that the list is empty. Errors go another way than the
+    banner and may stand between its lines.
+    """
+    banner = journal.rpartition("Devices:\n")[2] if "Devices:\n" in journal else ""
+    matches = [DEVICE.fullmatch(line) for line in banner.splitlines()]
+    return [Device(match["name"], match["description"]) for match in matches if match]
+
+
+def version_names(text: str, commit: str) -> bool:
+    """Whether the output of a program's ``--version`` names a commit."""
+    match = VERSION.search(text)
+    return match is not None and commit.startswith(match["commit"])
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What an nftables table does.
+
+    :param addresses: the source addresses that it names
+    :param ports: the TCP ports that it names
+    :param drops: there is something that it drops, on the way of packets
+    """
+
+    addresses: frozenset[str] = frozenset()
+    ports: frozenset[int] = frozenset()
+    drops: bool = False
+
+
+def guard(text: str) -> Guard:
+    """Read the output of ``nft -j list table``; empty when there is no such table."""
+    if not text.strip():
+        return Guard()
+    objects: list[dict[str, Any]] = json.loads(text)["nftables"]
+    sets = {found["set"]["name"]: found["set"].get("elem", []) for found in objects if "set" in found}
+    rules = [statement for found in objects if "rule" in found for statement in found["rule"]["expr"]]
+    hooked = any("hook" in found["chain"] for found in objects if "chain" in found)
+    matches = [statement["match"] for statement in rules if "match" in statement]
+    return Guard(
+        addresses=frozenset(map(str, _values(matches, sets, "ip", "saddr"))),
+        ports=frozenset(int(port) for port in _values(matches, sets, "tcp", "dport") if str(port).isdigit()),
+        drops=hooked and any("drop" in statement for statement in rules),
+    )
+
+
+def _values(matches: Sequence[dict[str, Any]], sets: dict[str, list[Any]], protocol: str, name: str) -> Iterator[str | int]:
+    for match in matches:
+        if match["left"] == {"payload": {"protocol": protocol, "field": name}}:
+            yield from _elements(match["right"], sets)
+
+
+def _elements(value: Any, sets: dict[str, list[Any]]) -> Iterator[str | int]:
+    """Every element of a set, named or written out; a prefix or a range as nftables' JSON shows it."""
+    if isinstance(value, str) and value.startswith("@"):
+        value = {"set": sets.get(value[1:], [])}
+    if isinstance(value, dict) and "set" in value:
+        for element in value["set"]:
+            yield from _elements(element, sets)
+    elif isinstance(value, dict) and "elem" in value:
+        yield from _elements(value["elem"]["val"], sets)
+    else:
+        yield value if isinstance(value, str | int) else json.dumps(value)
