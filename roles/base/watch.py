@@ -51,7 +51,7 @@ class Watch:
             self._invocations.append(sight.invocation)
         if self._restarts is None:
             self._restarts = sight.restarts
-        if False:
+        if sight.restarts > self._restarts:
             raise HostError(f"{self.unit} ended and was restarted by systemd: {self.reason()}")
         return sight
 

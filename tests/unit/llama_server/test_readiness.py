@@ -54,6 +54,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Host], Host]:
         for module in (watch, readiness, worker_readiness):
             monkeypatch.setattr(module, "say", lambda *_: None)
         monkeypatch.setattr(watch, "PAUSE", 0.001)
+        monkeypatch.setattr(worker_readiness, "TIMEOUT", 5)
         return host
 
     return use
@@ -62,8 +63,8 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Host], Host]:
 Use = Callable[[Host], Host]
 
 
-def start(**settings: Any) -> float:
-    return answers(None, None, PLAN, Settings(**settings))  # type: ignore[arg-type]
+def start(start_timeout: int = 5) -> float:
+    return answers(None, None, PLAN, Settings(start_timeout=start_timeout))  # type: ignore[arg-type]
 
 
 def test_it_answers_when_the_model_is_loaded_and_the_text_is_right(on: Use) -> None:
