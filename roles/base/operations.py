@@ -175,6 +175,7 @@ def _fetch_and_exchange(repository: str, commit: str, folder: str) -> str:
 export LC_ALL=C GIT_TERMINAL_PROMPT=0 GIT_SSH_COMMAND='ssh -o BatchMode=yes'
 mkdir -p {shlex.quote(str(PurePosixPath(folder).parent))}
 rm -rf {new}
+trap 'rm -rf {new}' EXIT
 git init -q {new}
 everything() {{ {git} fetch -q {shlex.quote(repository)} '+refs/*:refs/fetched/*'; }}
 if ! said=$({git} fetch -q --depth 1 {shlex.quote(repository)} {commit} 2>&1); then

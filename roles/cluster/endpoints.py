@@ -35,6 +35,8 @@ def resolve(texts: Sequence[str], workers: Mapping[str, tuple[IPv4Address, int]]
 def _resolve(text: str, workers: Mapping[str, tuple[IPv4Address, int]]) -> str:
     if text != text.strip() or any(letter.isspace() for letter in text):
         raise ValueError("has white space in it: write host:port")
+    if "//" in text:
+        raise ValueError("is a URL: write host:port alone, e.g. 192.168.1.11:50052")
     if text.startswith("[") or text.count(":") > 1:
         raise ValueError("is IPv6, which llama.cpp's RPC cannot use: write an IPv4 address and a port, host:port")
     name, colon, port = text.partition(":")

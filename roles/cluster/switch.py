@@ -46,15 +46,15 @@ class Switch:
         return [name for name in self.plan.hosts if name not in self.wanted or name not in self.seen]
 
     def worker_reasons(self, host: str) -> list[str]:
-        """Why this worker must be restarted."""
-        if not self.plan.hosts[host].worker:
+        """Why this worker must be restarted; a host that was no worker before has none to go back to."""
+        if not self.plan.hosts[host].worker or RPC_SERVER not in self.wanted[host].units:
             return []
         return reasons(RPC_SERVER, self.wanted[host], self.seen[host])
 
     def head_reasons(self, host: str) -> list[str]:
         """Why this head must be restarted: itself, or a worker of its that is restarted or that it has lost."""
         plan = self.plan.hosts[host]
-        if not plan.head:
+        if not plan.head or LLAMA_SERVER not in self.wanted[host].units:
             return []
         found = reasons(LLAMA_SERVER, self.wanted[host], self.seen[host])
         if not found:

@@ -174,20 +174,23 @@ def _fetch(state: State, host: Host, plan: HostPlan) -> None:
     manifest = _manifest_of(state, builder, plan)
     archive = _download(state, builder, manifest)
     folder = recipe.partial_folder(plan.release)
-    there = f"{folder}.tar.zst"
+    # It stays here, too: the host that built it may leave the inventory, and then this one gives it to others.
+    kept = recipe.archive(plan.release)
+    sent = f"{kept}.partial"
+    _must(state, host, f"mkdir -p {recipe.ARCHIVES}", f"{recipe.ARCHIVES} could not be made")
     say(host, f"sending {plan.release} ({archive.stat().st_size / MIB:.1f} MiB)")
-    _transfer(
-        host, lambda: host.put_file(str(archive), there, **connection_arguments(state, host)), f"{there} could not be written"
-    )
+    arguments = connection_arguments(state, host)
+    _transfer(host, lambda: host.put_file(str(archive), sent, **arguments), f"{sent} could not be written")
     _must(
         state,
         host,
-        f"""trap 'rm -f {there}' EXIT
-[ "$(sha256sum <{there} | cut -c -64)" = {manifest.archive_sha256} ] || {{ echo "its hash is wrong" >&2; exit 1; }}
-set -e
+        f"""set -e
+[ "$(sha256sum <{sent} | cut -c -64)" = {manifest.archive_sha256} ] || {{ echo "its hash is wrong" >&2; exit 1; }}
+chmod 644 {sent}
+mv {sent} {kept}
 rm -rf {folder}
 mkdir -p {folder}
-tar -C {folder} --no-same-owner -I zstd -xf {there}""",
+tar -C {folder} --no-same-owner -I zstd -xf {kept}""",
         f"the archive of {plan.release} could not be unpacked",
         timeout=TRANSFER_TIMEOUT,
     )
@@ -220,7 +223,7 @@ def _download(state: State, builder: Host, manifest: Manifest) -> Path:
         source = recipe.archive(manifest.release)
         say(builder, f"fetching {manifest.release}")
         # Everybody there may read the archive, so that no second copy has to be made of it with sudo.
-        _transfer(builder, lambda: builder.get_file(source, str(path)), f"{source} could not be read")
+        _transfer(builder, lambda: builder.get_file(source, str(path)), f"{source}, which other hosts need, could not be read")
         with path.open("rb") as content:
             digest = file_digest(content, "sha256").hexdigest()
         if digest != manifest.archive_sha256:

@@ -73,7 +73,7 @@ class Settings(RoleSettings):
     )
     start_timeout: int = Field(600, ge=1, description="seconds until the model must be loaded, the wait for workers included")
     check_prompt: str = Field(
-        "The capital of France is", min_length=1, description="the text that a started head has to go on with"
+        "The capital city of France is called", min_length=1, description="the text that a started head has to go on with"
     )
     check_answer: str = Field(
         "Paris",

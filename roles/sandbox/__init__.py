@@ -43,9 +43,7 @@ def sandbox_up() -> None:
     operations.bridge(name=f"Bridge {layout.bridge}", layout=layout)
     operations.table(name=f"nftables table {layout.table}", layout=layout)
     for machine in layout.machines:
-        operations.machine_runs(
-            name=f"Machine {machine.name}", layout=layout, machine=machine, nameservers=nameservers
-        )
+        operations.machine_runs(name=f"Machine {machine.name}", layout=layout, machine=machine, nameservers=nameservers)
     operations.machines_answer(name="Machines answer", layout=layout)
     operations.mirror_is_reached(name="Package mirror is reached", layout=layout)
 

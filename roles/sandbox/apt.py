@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 ALIASES = frozenset({"stable", "oldstable", "testing"})
@@ -82,11 +82,16 @@ def find_mirrors(sources: Sequence[Source], codename: str) -> Mirrors | None:
     :return: None when no source is one that another machine could reach (a CD, a folder)
     """
     reachable = [source for source in sources if re.match(r"https?://", source.uri) and "main" in source.components]
-    releases = {codename} | ALIASES
-    main = next((source.uri for source in reachable if releases & set(source.suites)), None)
-    security_suites = {f"{release}-security" for release in releases}
-    security = next((source.uri for source in reachable if security_suites & set(source.suites)), None)
-    return Mirrors(main, security) if main else None
+    # Other vendors call their only suite "stable": a source that names the release comes first.
+    for releases in ({codename}, ALIASES):
+        main = _first_with(reachable, releases)
+        if main:
+            return Mirrors(main, _first_with(reachable, {f"{release}-security" for release in releases}))
+    return None
+
+
+def _first_with(sources: Iterable[Source], suites: Set[str]) -> str | None:
+    return next((source.uri for source in sources if suites & set(source.suites)), None)
 
 
 def guest_sources(mirrors: Mirrors, suite: str) -> str:

@@ -18,7 +18,7 @@ import requests
 
 from roles.sandbox.inputs import SOURCES
 
-QUESTION = "The capital of France is"
+QUESTION = "The capital city of France is called"
 TOKENS = 32
 PATIENCE = 120
 """Seconds to wait for the answer."""

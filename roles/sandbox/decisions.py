@@ -65,9 +65,7 @@ def table_is_complete(seen: Seen, rendered: str) -> bool:
 
 def bridge_is_up(seen: Seen, layout: Layout) -> bool:
     """The bridge is there, up, and has our address: only then is the subnet reached through it."""
-    return seen.has_bridge and any(
-        route.interface == layout.bridge and route.network == layout.subnet for route in seen.routes
-    )
+    return seen.has_bridge and any(route.interface == layout.bridge and route.network == layout.subnet for route in seen.routes)
 
 
 def refusals(seen: Seen, layout: Layout, nameservers: Iterable[str], local: bool) -> list[str]:
@@ -104,9 +102,7 @@ def must_be_root_here(seen: Seen, local: bool) -> list[str]:
 
 
 def _subnet_in_use(seen: Seen, layout: Layout) -> list[str]:
-    taken = [
-        route for route in seen.routes if route.interface != layout.bridge and route.network.overlaps(layout.subnet)
-    ]
+    taken = [route for route in seen.routes if route.interface != layout.bridge and route.network.overlaps(layout.subnet)]
     return [
         f"the sandbox's subnet {layout.subnet} is already in use: the interface {route.interface} leads to"
         f" {route.network}; set sandbox_subnet to a free /24 (--data sandbox_subnet=198.18.80.0/24)."
@@ -137,10 +133,14 @@ def _other_settings(seen: Seen, layout: Layout) -> list[str]:
         return []
     changed = ["sandbox_subnet"] if made.get("subnet") != wanted["subnet"] else []
     changed += [str(machine.get("name")) for machine in made.get("machines", []) if machine not in wanted["machines"]]
-    return [
-        f"the sandbox in {layout.state} was made with other settings ({', '.join(changed)}): remove it first"
-        " (deploys/sandbox_down.py), or give the new one a sandbox_prefix, sandbox_subnet and sandbox_state of its own."
-    ] if changed else []
+    return (
+        [
+            f"the sandbox in {layout.state} was made with other settings ({', '.join(changed)}): remove it first"
+            " (deploys/sandbox_down.py), or give the new one a sandbox_prefix, sandbox_subnet and sandbox_state of its own."
+        ]
+        if changed
+        else []
+    )
 
 
 def _made_with(seen: Seen) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from typing_extensions import override
-
 from pyinfra.api import FactBase
+from typing_extensions import override
 
 from roles.sandbox.layout import Layout, Machine
 from roles.sandbox.seen import Seen, look, parse
@@ -15,6 +14,8 @@ from roles.sandbox.seen import Seen, look, parse
 
 class SandboxFact(FactBase[Seen]):
     """One look at this computer: all that the sandbox's operations decide from."""
+
+    default = Seen
 
     @override
     def command(self, layout: Layout) -> str:
@@ -51,11 +52,14 @@ class MirrorReachedFact(FactBase[frozenset[str]]):
     @override
     def command(self, processes: Sequence[tuple[str, int]], address: str, port: int) -> str:
         connect = shlex.quote(f'exec 3<>"/dev/tcp/{address}/{port}"')
-        return "\n".join(
-            f"nsenter --net --target \"$(cut -d ' ' -f 1 /proc/{pid}/task/{pid}/children)\""
-            f" timeout 5 bash -c {connect} 2>/dev/null && echo {name}"
-            for name, pid in processes
-        ) + "\ntrue"
+        return (
+            "\n".join(
+                f"nsenter --net --target \"$(cut -d ' ' -f 1 /proc/{pid}/task/{pid}/children)\""
+                f" timeout 5 bash -c {connect} 2>/dev/null && echo {name}"
+                for name, pid in processes
+            )
+            + "\ntrue"
+        )
 
     @override
     def process(self, output: list[str]) -> frozenset[str]:

@@ -88,9 +88,7 @@ def mirror(layout: Layout) -> Commands:
     if _look(layout).has_mirror:
         host.noop("the mirror has all commits")
         return
-    yield _shown(
-        render("mirror.sh.j2", layout=layout, mirror=MIRROR, sources=SOURCES, python=sys.executable, host=host.name)
-    )
+    yield _shown(render("mirror.sh.j2", layout=layout, mirror=MIRROR, sources=SOURCES, python=sys.executable, host=host.name))
 
 
 @operation()

@@ -74,8 +74,8 @@ class SeenMachine:
 class Seen:
     """One look. Lists are in the order of the script's output."""
 
-    user: int
-    release: tuple[str, str, str]
+    user: int = -1
+    release: tuple[str, str, str] = ("", "", "")
     """ID, VERSION_ID and VERSION_CODENAME of /etc/os-release."""
     booted_with_systemd: bool = False
     missing_packages: tuple[str, ...] = ()

@@ -12,8 +12,8 @@ from roles.base.settings import RoleSettings
 LONGEST_INTERFACE_NAME = 15
 """IFNAMSIZ - 1; systemd-nspawn calls the host's end of a machine's cable ``vb-<machine>``."""
 
-Folder = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._-]+){2,}$")]
-"""An absolute path; no character in it means anything to a shell or to the options of an overlay mount."""
+Folder = Annotated[str, Field(pattern=r"^(/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*){2,}$")]
+"""An absolute path without ``..``; no character in it means anything to a shell or to the options of an overlay mount."""
 
 
 class SandboxMachine(BaseModel):

@@ -102,7 +102,7 @@ class Sandbox:
             found[machine.name]["reloads"] = machine.out("journalctl -b _PID=1 --output=cat | grep -ci 'reload.*request' || true")
         return found
 
-    def ask(self, prompt: str = "The capital of France is", timeout: float = 30) -> str:
+    def ask(self, prompt: str = "The capital city of France is called", timeout: float = 30) -> str:
         """The model's completion."""
         body = {"prompt": prompt, "max_tokens": 8, "temperature": 0}
         answer = requests.post(f"{self.endpoint}/v1/completions", json=body, timeout=timeout)

@@ -79,6 +79,18 @@ def processes() -> list[int]:
     return found
 
 
+def inits() -> int:
+    """How many machines of this name run, by their PID 1: a killed systemd-nspawn leaves the machine itself running."""
+    found = 0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            words = next(line for line in status.read_text().splitlines() if line.startswith("NSpid")).split()
+            found += words[2:] == ["1"] and (status.parent / "root/etc/hostname").read_text().strip() == NAME
+        except (OSError, StopIteration):
+            continue
+    return found
+
+
 def kill(pid: int) -> None:
     """As a power cut would: no chance to tidy up."""
     os.kill(pid, signal.SIGKILL)
@@ -97,6 +109,7 @@ class Traces:
     kernel: list[str]
     groups: list[str]
     processes: list[int]
+    machines: int
     folder: bool
 
     @classmethod
@@ -105,12 +118,13 @@ class Traces:
         settings = ("net/ipv4/ip_forward", "fs/inotify/max_user_instances")
         return cls(
             # The other sandbox's interfaces and rules are here too: they must stay.
-            interfaces=sorted(os.listdir("/sys/class/net")),
+            interfaces=sorted(path.name for path in Path("/sys/class/net").iterdir()),
             rules=must(run("nft", "list", "ruleset")).output,
             mounts=sorted(mounts),
             kernel=[(Path("/proc/sys") / setting).read_text() for setting in settings],
             groups=sorted(str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{PREFIX}-*")),
             processes=processes(),
+            machines=inits(),
             folder=STATE.exists(),
         )
 
@@ -189,6 +203,7 @@ def test_a_killed_machine_whose_mount_and_cable_stayed_starts_again(machine: Non
     must(up())
     assert inside("hostname") == NAME
     assert processes() != [pid]
+    assert inits() == 1
     assert changes(must(up())) == {}
 
 
@@ -221,10 +236,13 @@ def test_what_was_half_made_is_made_again(machine: None) -> None:
     assert not list(MACHINE.parent.glob("*.new"))
 
 
-def test_a_killed_run_is_finished_by_the_next(machine: None) -> None:
+def test_a_run_that_was_killed_is_finished_by_the_next(machine: None) -> None:
     must(down())
     deploy = subprocess.Popen(
-        pyinfra_command("-y", "@local", "deploys/sandbox.py", *data()), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        pyinfra_command("-y", "@local", "deploys/sandbox.py", *data()),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 60
     while not processes() and time.monotonic() < deadline:
@@ -236,6 +254,7 @@ def test_a_killed_run_is_finished_by_the_next(machine: None) -> None:
     assert len(processes()) == 1
 
 
+@pytest.mark.long
 def test_interrupted_downloads_are_cleared_and_done_again(before: Traces, tmp_path: Path) -> None:
     """The mirror alone: what is broken is recognised by what it lacks, and replaced."""
     cache = tmp_path / "cache"
@@ -262,6 +281,31 @@ def test_removing_it_leaves_nothing_and_touches_nothing_else(before: Traces) -> 
     assert Traces.look() == before
     assert changes(must(down())) == {}
     assert (CACHE / "inputs" / "llama.cpp.git").is_dir(), "the downloads stay for the next time"
+
+
+def test_the_last_sandbox_puts_the_kernel_settings_back(before: Traces) -> None:
+    """In a network of its own this sandbox is the only one; the package mirror is out of reach there, which is said."""
+    must(down())
+    script = """
+mount -t tmpfs tmpfs /run && echo 0 >/proc/sys/net/ipv4/ip_forward && cd "$0" || exit 9
+forwarding() { echo "$1: routing $(cat /proc/sys/net/ipv4/ip_forward), $(nft list tables | wc -l) tables"; }
+forwarding before
+"$@" deploys/sandbox.py
+forwarding up
+"$@" deploys/sandbox_down.py
+forwarding down
+ls -A /run
+"""
+    command = pyinfra_command("--json", "-y", *data(), "@local")
+    ended = must(run("unshare", "--net", "--mount", "sh", "-c", script, str(ROOT), *command))
+    assert [line for line in ended.output.splitlines() if "routing" in line] == [
+        "before: routing 0, 0 tables",
+        "up: routing 1, 1 tables",
+        "down: routing 0, 0 tables",
+    ]
+    assert "gpuquilt-sandbox" not in ended.output.splitlines(), "something of ours is left in /run"
+    assert f"{NAME}: the package mirror" in ended.errors
+    assert Traces.look() == before
 
 
 def test_half_a_sandbox_is_removed_too(before: Traces) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pexpect  # type: ignore[import-untyped]
 import pytest
 
 from roles.base.machine import V3_FLAGS
-from roles.cluster.state import CURRENT, LLAMA_SERVER, RPC_SERVER, HostState
+from roles.cluster.state import CURRENT, LLAMA_SERVER, RELEASES, RPC_SERVER, HostState, generation
 from tests.conftest import ROOT, Ended, pyinfra, pyinfra_command
 from tests.unit.cluster.examples import NETWORK, NEWER, OLDER, good_plan, wanted
 
@@ -191,7 +192,7 @@ from pyinfra.operations import server
 from roles import cluster
 from roles.base.remote import HostError
 from roles.cluster.look import look
-from roles.cluster.state import CURRENT, LLAMA_SERVER, RPC_SERVER
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 
 seen = look([])
 plan = seen.plan.hosts[host.name]
@@ -222,17 +223,32 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
+def states(commit: str) -> dict[str, HostState]:
+    """What the three hosts run once the small deploy has brought them to a commit."""
+    found = wanted(good_plan(commit=commit))
+    together = generation({f"@fake/{name}": state.release for name, state in found.items()})
+    return {
+        name: replace(state, generation=together, units=dict.fromkeys(state.units, f"[Service]\n# {state.release}\n"))
+        for name, state in found.items()
+    }
+
+
 def runs(state: HostState) -> dict[str, Any]:
     """Answers of a host that runs a state, and knows that it answered."""
     lines = [f"current {state.release}", f"verified {state.to_json()}"]
-    for unit in state.units:
-        lines += [f"{unit} ActiveState=active", f"{unit} SubState=running", f"{unit} file=f00d", f"{unit} ours=yes"]
+    for unit, text in state.units.items():
+        properties = {
+            "ActiveState": "active",
+            "SubState": "running",
+            "UnitFileState": "enabled",
+            "ours": "yes",
+            "file": sha256(text.encode()).hexdigest(),
+            "program": f"{RELEASES}/{state.release}/bin/program",
+        }
+        lines += [f"{unit} {key}={value}" for key, value in properties.items()]
+    if LLAMA_SERVER in state.units:
+        lines += [f"connection ESTAB {ADDRESSES[name]}:50052" for name in ("w1", "w2")]
     return {SEEN: lines, "date +%s.%N": "100.0"}
-
-
-def older() -> dict[str, HostState]:
-    """What the three hosts ran before."""
-    return wanted(good_plan(commit=OLDER))
 
 
 def upgrade(folder: Path, broken: str = "", **answers: Mapping[str, Any]) -> Path:
@@ -241,7 +257,7 @@ def upgrade(folder: Path, broken: str = "", **answers: Mapping[str, Any]) -> Pat
     :param broken: the host whose service does not answer the first time that it is started
     :param answers: further answers of a host
     """
-    before = older()
+    before = states(OLDER)
 
     def there(name: str, **data: Any) -> tuple[str, dict[str, Any]]:
         everything = {**answers.get(name, {}), **runs(before[name]), **FAILS}
@@ -269,7 +285,7 @@ def test_an_upgrade_stops_the_head_then_starts_the_workers_then_the_head(tmp_pat
     workers = positions(run, START[RPC_SERVER])
     assert built < positions(run, STOP)[0] < min(workers) <= max(workers) < positions(run, START[LLAMA_SERVER])[0]
     assert "The endpoint answers again; downtime 3.5 s." in run.ended.text
-    for name, state in older().items():
+    for name, state in states(OLDER).items():
         assert [state.release in command for command in remembered(run, name, "before.json")] == [True]
         assert [NEWER in command for command in remembered(run, name, "verified.json")] == [True]
 
@@ -307,8 +323,64 @@ def test_a_host_that_does_not_come_up_takes_all_back(tmp_path: Path, small: Path
     said = [command for host, command in run.commands if host == broken and ">&2; exit 1" in command]
     assert f"@fake/{broken}: it does not answer. Every host is back on the release before, which answers." in said[-1]
     last = {name: command for name, command in run.commands if "systemctl restart" in command}
-    assert {name: older()[name].release in command for name, command in last.items()} == dict.fromkeys(older(), True)
-    assert not any(remembered(run, name, "json") for name in older())
+    assert {name: states(OLDER)[name].release in command for name, command in last.items()} == dict.fromkeys(states(OLDER), True)
+    assert not any(remembered(run, name, "json") for name in states(OLDER))
+
+
+def test_a_run_with_nothing_new_tells_no_host_to_do_anything(tmp_path: Path, small: Path) -> None:
+    hosts = {name: fake(name, answers={**runs(state), **FAILS}, **GOOD) for name, state in states(NEWER).items()}
+    run = deploy(inventory(tmp_path, workers=[hosts["w1"], hosts["w2"]], heads=[hosts["head"]]), script=small)
+    assert run.ended.status == 0, run.ended.text
+    told = {command.strip().partition(" ")[0] for _, command in run.commands if "build the release" not in command}
+    assert told == {"echo"}
+    assert all(f"readlink {CURRENT}" in command for _, command in run.commands if "systemctl" in command)
+
+
+ROLL_BACK = SMALL.replace("cluster.switch(", "cluster.roll_back(")
+
+
+def roll_back(folder: Path, before: Mapping[str, HostState]) -> Run:
+    """The newer commit runs and one takes it back; these hosts remember what ran before."""
+
+    def there(name: str) -> tuple[str, dict[str, Any]]:
+        answers = runs(states(NEWER)[name])
+        if name in before:
+            answers[SEEN] = [*answers[SEEN], f"before {before[name].to_json()}"]
+        return fake(name, answers={**answers, **FAILS}, **GOOD)
+
+    script = folder / "roll_back.py"
+    script.write_text(ROLL_BACK)
+    return deploy(inventory(folder, workers=[there("w1"), there("w2")], heads=[there("head")]), script=script)
+
+
+def test_rolling_back_brings_every_host_to_what_it_ran_before(tmp_path: Path) -> None:
+    run = roll_back(tmp_path, states(OLDER))
+    assert run.ended.status == 0, run.ended.text
+    started = {name: command for name, command in run.commands if "systemctl restart" in command}
+    assert {name: states(OLDER)[name].release in command for name, command in started.items()} == dict.fromkeys(
+        states(OLDER), True
+    )
+    assert positions(run, STOP)[0] < positions(run, START[RPC_SERVER])[0] < positions(run, START[LLAMA_SERVER])[0]
+    assert "The endpoint answers again; downtime 3.5 s." in run.ended.text
+
+
+@pytest.mark.parametrize(
+    ("lost", "sentence"),
+    [
+        ({"w2": None}, "@fake/w2: there is no release before this one to go back to; nothing was changed."),
+        ({"w2": states("3" * 40)["w2"]}, "inventory: what the hosts would run does not belong together"),
+    ],
+)
+def test_hosts_that_cannot_go_back_together_do_not_go_back_at_all(
+    tmp_path: Path, lost: Mapping[str, HostState | None], sentence: str
+) -> None:
+    before = {name: state for name, state in {**states(OLDER), **lost}.items() if state is not None}
+    run = roll_back(tmp_path, before)
+    assert run.ended.status != 0
+    assert "Traceback" not in run.ended.text
+    assert [command for _, command in run.commands if sentence in command]
+    for words in (STOP, *START.values()):
+        assert run.hosts_told(words) == []
 
 
 # In a terminal, where every question is answered with Enter.

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+from tests.verify import reading
 from tests.verify.cluster import Cluster, Service
-from tests.verify.reading import Socket
 
-LISTENING = "LISTEN"
 CONNECTED = "ESTAB"
-CLOSED_BY_WORKER = "CLOSE-WAIT"
 
 
 def test_head_was_started_with_every_planned_worker(head: Service) -> None:
-    given = (head.running().option("--rpc") or "").split(",")
+    given = given_workers(head.running())
     planned = list(head.subject.plan.endpoints)
     assert given == planned, (
-        f"{head.subject}: {head.unit} was started with --rpc {','.join(given)}, and the plan says {','.join(planned)};"
-        " run deploys/cluster.py."
+        f"{head.subject}: {head.unit} was started with the workers {', '.join(given) or 'none'}, and the plan has"
+        f" {', '.join(planned)}; run deploys/cluster.py."
     )
 
 
 def test_head_is_connected_to_every_planned_worker(head: Service, cluster: Cluster) -> None:
     names = {worker.reached_at: str(worker.subject) for worker in cluster.workers}
-    connections = to_workers(head, cluster)
-    live = {socket.peer for socket in connections if socket.state == CONNECTED}
-    lost = [f"{names[endpoint]} ({endpoint})" for endpoint in head.subject.plan.endpoints if endpoint not in live]
+    planned = head.subject.plan.endpoints
+    live = live_workers(head, head.running())
+    lost = [f"{names[endpoint]} ({endpoint})" for endpoint in planned if endpoint not in live]
     assert not lost, (
         f"{head.subject}: {head.unit} has no live connection to {', '.join(lost)}; run deploys/cluster.py, which restarts it."
     )
-    strange = sorted(live - set(head.subject.plan.endpoints))
+    strange = sorted(live - set(planned))
     assert not strange, (
         f"{head.subject}: {head.unit} is also connected to {', '.join(strange)}, which is not its worker; run deploys/cluster.py."
     )
@@ -60,8 +58,16 @@ def test_nobody_waits_for_the_worker(worker: Service) -> None:
     )
 
 
-def to_workers(head: Service, cluster: Cluster) -> list[Socket]:
-    """A head's connections to RPC servers, living and dead."""
-    pid = head.running().pid
-    workers = {worker.reached_at for worker in cluster.workers}
-    return [socket for socket in head.subject.sockets() if pid in socket.pids and socket.peer in workers]
+def given_workers(seen: reading.Service) -> list[str]:
+    """The endpoints on the command line of a head, in order."""
+    return [endpoint for endpoint in (seen.option("--rpc") or "").split(",") if endpoint]
+
+
+def live_workers(head: Service, seen: reading.Service) -> set[str]:
+    """The endpoints that a head, given or planned, holds a connection to that the other side has not closed."""
+    known = {*given_workers(seen), *head.subject.plan.endpoints}
+    return {
+        socket.peer
+        for socket in head.subject.sockets()
+        if socket.state == CONNECTED and seen.pid in socket.pids and socket.peer in known
+    }

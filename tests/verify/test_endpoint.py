@@ -7,8 +7,8 @@ import shlex
 from typing import Any
 
 from roles.llama_server.settings import Settings
-from tests.verify.cluster import EVERY_NETWORK, Cluster, Service
-from tests.verify.test_connections import CONNECTED, to_workers
+from tests.verify.cluster import EVERY_NETWORK, Service
+from tests.verify.test_connections import given_workers, live_workers
 
 
 def test_head_is_healthy(head: Service) -> None:
@@ -19,9 +19,9 @@ def test_head_is_healthy(head: Service) -> None:
     )
 
 
-def test_head_answers_the_fixed_prompt(head: Service, cluster: Cluster) -> None:
+def test_head_answers_the_fixed_prompt(head: Service) -> None:
     settings = head.subject.settings[Settings]
-    answer = _complete(head, cluster, settings.check_prompt)
+    answer = _complete(head, settings.check_prompt)
     text = answer["choices"][0]["text"]
     assert settings.check_answer in text, (
         f"{head.subject}: to {settings.check_prompt!r} it answers {text!r}, without {settings.check_answer!r};"
@@ -29,8 +29,8 @@ def test_head_answers_the_fixed_prompt(head: Service, cluster: Cluster) -> None:
     )
 
 
-def test_running_head_was_built_from_the_pinned_commit(head: Service, cluster: Cluster) -> None:
-    answer = _complete(head, cluster, head.subject.settings[Settings].check_prompt)
+def test_running_head_was_built_from_the_pinned_commit(head: Service) -> None:
+    answer = _complete(head, head.subject.settings[Settings].check_prompt)
     commit = answer["system_fingerprint"].rpartition("-")[2]
     assert commit and head.subject.plan.commit.startswith(commit), (
         f"{head.subject}: the {head.unit} that answers was built from {commit}, and the pinned commit is"
@@ -38,11 +38,11 @@ def test_running_head_was_built_from_the_pinned_commit(head: Service, cluster: C
     )
 
 
-def _complete(head: Service, cluster: Cluster, prompt: str) -> dict[str, Any]:
+def _complete(head: Service, prompt: str) -> dict[str, Any]:
     """What the head answers at temperature 0; it is asked only if the question cannot crash it."""
-    used = (head.running().option("--rpc") or "").split(",")
-    live = {socket.peer for socket in to_workers(head, cluster) if socket.state == CONNECTED}
-    lost = [endpoint for endpoint in used if endpoint not in live]
+    seen = head.running()
+    live = live_workers(head, seen)
+    lost = [endpoint for endpoint in given_workers(seen) if endpoint not in live]
     assert not lost, (
         f"{head.subject}: it was not asked, because {head.unit} would crash: it has lost its connection to"
         f" {', '.join(lost)}; run deploys/cluster.py, which restarts it."

@@ -47,6 +47,7 @@ def test_what_users_were_seen_to_write() -> None:
         ("w3:50052", "names no worker of this inventory (these are w1, w2) and is no IPv4 address"),
         ("192.0.2.011:50052", "names no worker of this inventory (these are w1, w2) and is no IPv4 address"),
         ("192.0.2.300:50052", "names no worker of this inventory (these are w1, w2) and is no IPv4 address"),
+        ("http://w1:50052", "is a URL: write host:port alone"),
         ("192.0.2.13:50052", "is no worker of this inventory: these are 192.0.2.11:50052, 192.0.2.12:50053"),
         ("127.0.1.1:50052", "is no worker of this inventory: these are 192.0.2.11:50052, 192.0.2.12:50053"),
         ("w1:50053", "is no worker of this inventory: these are 192.0.2.11:50052, 192.0.2.12:50053"),

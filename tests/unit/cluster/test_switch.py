@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from roles.cluster.plan import make_plan
-from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, superfluous
 from roles.cluster.switch import Switch
-from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, running, wanted, worker
+from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, host, machine, running, wanted, worker
 
 ENDPOINTS = ("192.0.2.11:50052", "192.0.2.12:50052")
 PLAN = good_plan()
@@ -76,6 +76,16 @@ def test_two_heads_are_restarted_each_for_its_own_worker() -> None:
         "b": running(states["b"], ENDPOINTS[1:]),
     }
     assert list(touched(Switch(plan, wanted=states, seen=seen))) == ["w1", "a"]
+
+
+@pytest.mark.parametrize("unit", [RPC_SERVER, LLAMA_SERVER])
+def test_going_back_to_a_time_when_a_host_had_fewer_parts_starts_only_what_it_had(unit: str) -> None:
+    plan = make_plan([host("laptop", ["workers", "heads"], machine("192.0.2.10"))])
+    now = wanted(plan)["laptop"]
+    before = replace(now, units={name: text for name, text in now.units.items() if name != unit})
+    switch = Switch(plan, wanted={"laptop": before}, seen={"laptop": running(now, ["192.0.2.10:50052"])})
+    assert touched(switch) == {}
+    assert superfluous(before, switch.seen["laptop"]) == [unit]
 
 
 @pytest.mark.parametrize("forget", ["wanted", "seen"])

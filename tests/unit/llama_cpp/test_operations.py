@@ -185,6 +185,12 @@ def test_an_archive_is_downloaded_once_for_all(lab: Lab) -> None:
     assert lab.downloads == [recipe.archive(W1.release)]
 
 
+def test_a_host_that_got_a_release_can_give_it_to_others(lab: Lab) -> None:
+    lab.build("w1")
+    assert lab.fetch("w2")
+    assert lab.path("w2", recipe.archive(W2.release)).read_bytes() == lab.path("w1", recipe.archive(W1.release)).read_bytes()
+
+
 def test_an_archive_that_is_another_is_refused(lab: Lab) -> None:
     lab.build("w1")
     lab.path("w1", recipe.archive(W1.release)).write_bytes(b"another")
@@ -229,7 +235,7 @@ def test_a_builder_without_the_release_or_its_archive_is_said(lab: Lab) -> None:
     lab.build("w1")
     lab.path("w1", recipe.archive(W1.release)).unlink()
     assert not lab.fetch("w2")
-    assert lab.complaints.pop().startswith(f"w1: {recipe.archive(W1.release)} could not be read")
+    assert lab.complaints.pop().startswith(f"w1: {recipe.archive(W1.release)}, which other hosts need, could not be read")
 
 
 def test_a_folder_is_no_release_without_its_own_manifest(lab: Lab) -> None:
