@@ -1,7 +1,7 @@
 """llama.cpp at one pinned commit: its source, its build, and releases side by side.
 
-On the host: /opt/llama.cpp/releases/<release>/ (bin/ lib/ manifest.json) · /opt/llama.cpp/archives/ (what other hosts get) · on one
-that builds also /var/cache/gpuquilt/ (source, unfinished builds, compiler cache).
+On the host: /opt/llama.cpp/releases/<release>/ (bin/ lib/ manifest.json) · /opt/llama.cpp/archives/ (what other hosts get) ·
+on one that builds also /var/cache/gpuquilt/ (source, unfinished builds, compiler cache).
 Which release is in use is not decided here: `current` belongs to the switch.
 """
 

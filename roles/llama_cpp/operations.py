@@ -52,7 +52,7 @@ def built_release(plan: HostPlan, repository: str, jobs: int) -> Commands:
     if plan.release in host.get_fact(ReleasesFact):
         host.noop(f"{plan.release} is here")
         return
-    yield StringCommand(recipe.stop_other_builds(plan.release))
+    yield StringCommand(recipe.stop_builds(but=plan.release))
     yield from pinned_checkout._inner(repository=repository, commit=plan.commit, folder=recipe.SOURCE)
     yield from long_work(f"build-{plan.release}", recipe.build_script(plan, jobs), recipe.progress(plan.commit))
     yield FunctionCommand(_reporting, (_finish_build, plan), {})
@@ -73,11 +73,14 @@ def fetched_release(plan: HostPlan) -> Commands:
 def only_releases(keep: Callable[[], frozenset[str]]) -> Commands:
     """Remove every release, archive and unfinished build but those to keep; the release in use stays in any case.
 
+    Call it when every release that is wanted is there: a build that still runs then is of one that is not wanted any more.
+
     :param keep: gives the names of the releases to keep, at the time when it is asked
     """
     stock = host.get_fact(StockFact)
     superfluous = recipe.superfluous(stock, keep())
     if superfluous:
+        yield StringCommand(recipe.stop_builds())
         yield StringCommand(f"rm -rf {shlex.join(superfluous)}")
     else:
         host.noop("nothing is left over")

@@ -79,11 +79,13 @@ def build_script(plan: HostPlan, jobs: int) -> str:
     )
 
 
-def stop_other_builds(release: str) -> str:
-    """The command that ends what an earlier run still builds here, so that no two builds share the source."""
-    ours = f"{UNIT}{release}.service"
+def stop_builds(but: str = "") -> str:
+    """The command that ends what an earlier run still builds here, so that no two builds share the source.
+
+    :param but: the release whose build may go on
+    """
     return f"""for unit in $(systemctl list-units --plain --no-legend --all '{UNIT}*' | cut -d ' ' -f 1); do
-    [ "$unit" = {ours} ] || systemctl stop "$unit"
+    [ "$unit" = {UNIT}{but}.service ] || systemctl stop "$unit"
 done"""
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ class Watch:
     def downtime(self) -> float:
         """The longest time between two answers, in seconds."""
         times = [at for at, _ in self.answers]
-        return max(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+        return max(later - earlier for earlier, later in pairwise(times))
 
     @property
     def builds(self) -> list[str]:
@@ -173,8 +174,7 @@ def sandbox() -> Iterator[Sandbox]:
     assert made.status == 0, made.text
     found = json.loads((STATE / "machines.json").read_text())
     machines = {
-        name: Machine(name, entry["address"], entry["ssh_key"], entry["known_hosts"])
-        for name, entry in _by_name(found).items()
+        name: Machine(name, entry["address"], entry["ssh_key"], entry["known_hosts"]) for name, entry in _by_name(found).items()
     }
     w1, w2, head = (next(machine for name, machine in machines.items() if name.endswith(end)) for end in ("-w1", "-w2", "-head"))
     yield Sandbox(w1, w2, head, made)

@@ -59,7 +59,10 @@ def build_of_the_older_commit(sandbox: Sandbox) -> Iterator[subprocess.Popen[byt
     try:
         for _ in range(240):
             log = f"cat /var/lib/gpuquilt/work/{BUILD_UNIT}/log 2>/dev/null | tail -n 1"
-            if re.search(r"\[ *[1-9]\d*%\]", sandbox.head.out(log)) and sandbox.head.ssh(f"systemctl is-active {BUILD_UNIT}").output:
+            if (
+                re.search(r"\[ *[1-9]\d*%\]", sandbox.head.out(log))
+                and sandbox.head.ssh(f"systemctl is-active {BUILD_UNIT}").output
+            ):
                 break
             assert process.poll() is None, "the run ended before its build was seen"
             time.sleep(1)
@@ -89,9 +92,7 @@ def test_a_run_killed_in_the_middle_of_the_build_is_finished_by_the_next(sandbox
 
 
 def test_the_archive_of_one_build_serves_both_workers(sandbox: Sandbox) -> None:
-    manifests = [
-        machine.out(f"cat /opt/llama.cpp/releases/{OLD[:12]}-*/manifest.json") for machine in (sandbox.w1, sandbox.w2)
-    ]
+    manifests = [machine.out(f"cat /opt/llama.cpp/releases/{OLD[:12]}-*/manifest.json") for machine in (sandbox.w1, sandbox.w2)]
     assert manifests[0] == manifests[1]
     assert sandbox.w2.ssh("ls /var/cache/gpuquilt/build").output == ""
 
@@ -173,7 +174,9 @@ def test_a_run_killed_between_switch_and_restart_is_finished_by_the_next(sandbox
     sandbox.at(NEW)
     with hanging_restart(sandbox.w1):
         command = pyinfra_command("-y", INVENTORY, "deploys/cluster.py", "--data", f"commit={OLD}")
-        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             for _ in range(60):
                 if sandbox.w1.ssh("test -e /run/hangs").status == 0:

@@ -283,7 +283,7 @@ def test_removing_it_leaves_nothing_and_touches_nothing_else(before: Traces) -> 
     assert (CACHE / "inputs" / "llama.cpp.git").is_dir(), "the downloads stay for the next time"
 
 
-def test_the_last_sandbox_puts_the_kernel_settings_back(before: Traces) -> None:
+def test_the_last_sandbox_puts_the_kernel_settings_back(machine: None, before: Traces) -> None:
     """In a network of its own this sandbox is the only one; the package mirror is out of reach there, which is said."""
     must(down())
     script = """

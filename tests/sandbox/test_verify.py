@@ -117,7 +117,7 @@ def test_verification_passes(verify: Verification) -> None:
     seconds = time.monotonic() - started
     assert verdict.failures == {}
     assert verdict.passed > 30
-    assert seconds < 20
+    assert seconds < 30
 
 
 def test_worker_that_is_stopped(sandbox: Sandbox, verify: Verification) -> None:

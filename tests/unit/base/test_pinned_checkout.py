@@ -92,7 +92,7 @@ def test_a_changed_file_is_no_checkout(place: Place) -> None:
         "rm -r {folder}/.git/objects",
         "rm {folder}/.git/HEAD",
         "touch {folder}/.git/index.lock && rm {folder}/file",
-        "rm -r {folder} && mkdir -p {folder}.new/.git",
+        "rm -r {folder} && mkdir -p {folder}.new/.git && touch {folder}.new/left",
         "rm -r {folder} && touch {folder}",
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -43,7 +44,7 @@ def commands(operation: Any, releases: Mapping[str, Any] = {}, stock: list[str] 
 def test_a_host_that_builds_stops_other_builds_checks_out_builds_and_finishes() -> None:
     stop, checkout, work, finish = commands(operations.built_release, plan=W1, repository="/srv/mirror", jobs=0)
     assert isinstance(stop, StringCommand)
-    assert f"{W1.release}.service ] || systemctl stop" in str(stop)
+    assert str(stop) == recipe.stop_builds(but=W1.release)
     assert checkout.args == ("/srv/mirror", NEWER, recipe.SOURCE)
     assert work.args[:2] == (f"{recipe.UNIT}{W1.release}", recipe.build_script(W1, 0))
     assert isinstance(finish, FunctionCommand)
@@ -66,11 +67,29 @@ def test_who_builds_does_not_fetch_and_who_fetches_does_not_build() -> None:
     assert len(commands(operations.build_tools, plan=W1)) == 1
 
 
-def test_what_is_left_over_is_removed_in_one_command() -> None:
+def test_what_is_left_over_is_removed_once_nothing_builds() -> None:
     stock = ["/opt/llama.cpp/releases/new", "/opt/llama.cpp/releases/old", "/opt/llama.cpp/archives/old.tar.zst"]
-    (command,) = commands(operations.only_releases, stock=stock, keep=lambda: frozenset({"new"}))
-    assert str(command) == "rm -rf /opt/llama.cpp/archives/old.tar.zst /opt/llama.cpp/releases/old"
+    stop, remove = commands(operations.only_releases, stock=stock, keep=lambda: frozenset({"new"}))
+    assert str(stop) == recipe.stop_builds()
+    assert str(remove) == "rm -rf /opt/llama.cpp/archives/old.tar.zst /opt/llama.cpp/releases/old"
     assert commands(operations.only_releases, stock=stock[:1], keep=lambda: frozenset({"new"})) == []
+
+
+def test_all_builds_but_one_are_stopped(tmp_path: Path) -> None:
+    stand_in = tmp_path / "systemctl"
+    stand_in.write_text(
+        '#!/bin/sh\n[ "$1" = stop ] && echo "$2" || printf "%s loaded active running x\\n" '
+        + " ".join(f"{recipe.UNIT}{name}.service" for name in ("old", "new"))
+        + "\n"
+    )
+    stand_in.chmod(0o755)
+
+    def stopped(command: str) -> list[str]:
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        return subprocess.run(["sh", "-c", command], env={"PATH": path}, capture_output=True, text=True).stdout.split()
+
+    assert stopped(recipe.stop_builds(but="new")) == [f"{recipe.UNIT}old.service"]
+    assert stopped(recipe.stop_builds()) == [f"{recipe.UNIT}old.service", f"{recipe.UNIT}new.service"]
 
 
 class Lab:
