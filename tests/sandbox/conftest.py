@@ -103,9 +103,9 @@ class Sandbox:
             found[machine.name]["reloads"] = machine.out("journalctl -b _PID=1 --output=cat | grep -ci 'reload.*request' || true")
         return found
 
-    def ask(self, prompt: str = "The capital city of France is called", timeout: float = 30) -> str:
+    def ask(self, tokens: int = 8, timeout: float = 30) -> str:
         """The model's completion."""
-        body = {"prompt": prompt, "max_tokens": 8, "temperature": 0}
+        body = {"prompt": "The capital city of France is called", "max_tokens": tokens, "temperature": 0}
         answer = requests.post(f"{self.endpoint}/v1/completions", json=body, timeout=timeout)
         answer.raise_for_status()
         return str(answer.json()["choices"][0]["text"])
@@ -123,9 +123,13 @@ def changes(ended: Ended) -> dict[str, list[str]]:
 
 @dataclass
 class Watch:
-    """Asks the endpoint for an answer all the time, and remembers who answered when."""
+    """Asks the endpoint for an answer all the time, and remembers who answered when.
+
+    :param pause: seconds between an answer and the next question; answers take a share of the processors
+    """
 
     sandbox: Sandbox
+    pause: float = 0.1
     answers: list[tuple[float, str]] = field(default_factory=list)
     _end: threading.Event = field(default_factory=threading.Event)
 
@@ -141,12 +145,12 @@ class Watch:
     def _watch(self) -> None:
         while not self._end.is_set():
             try:
-                self.sandbox.ask(timeout=5)
+                self.sandbox.ask(tokens=1, timeout=5)
                 build = requests.get(f"{self.sandbox.endpoint}/props", timeout=5).json()["build_info"]
                 self.answers.append((time.monotonic(), build))
             except (requests.RequestException, KeyError, IndexError):
                 pass
-            time.sleep(0.1)
+            time.sleep(self.pause)
 
     @property
     def downtime(self) -> float:
