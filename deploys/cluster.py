@@ -14,7 +14,7 @@ from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 # 1. Look: one plan for all hosts, or no change at all.
 seen = look(
     [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
-    checks=[model.check],
+    checks=[llama_cpp.check, model.check],
 )
 plan = seen.plan.hosts[host.name]
 settings = seen.settings[host.name]

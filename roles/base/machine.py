@@ -20,7 +20,6 @@ echo "systemd $([ -d /run/systemd/system ] && echo yes)"
 sed -n 's/^\(ID\|VERSION_ID\|PRETTY_NAME\)=/os \1 /p' /etc/os-release
 sed -n 's/^flags[^:]*: /flags /p;T;q' /proc/cpuinfo
 ip -o -4 addr show scope global | awk '{print "address " $4}'
-for path in / /opt /srv /var; do df -Pm "$path" | awk -v path="$path" 'NR == 2 {print "free " path " " $4}'; done
 """
 
 
@@ -38,7 +37,6 @@ class Machine:
     :param os_name: ``PRETTY_NAME`` of os-release
     :param cpu_level: ``v3``, ``v2`` or ``v1``: the x86-64 level that the CPU can run
     :param addresses: the IPv4 addresses of its interfaces, loopback left out
-    :param free: free space in MiB, by path (/, /opt, /srv, /var)
     """
 
     root: bool
@@ -51,22 +49,16 @@ class Machine:
     os_name: str
     cpu_level: str
     addresses: tuple[IPv4Address, ...]
-    free: dict[str, int]
 
 
 def parse(lines: Sequence[str]) -> Machine:
     """Read the output of `COMMAND`; lines that it does not know are passed over."""
     words: dict[str, str] = {}
     addresses: list[IPv4Address] = []
-    free: dict[str, int] = {}
     for line in lines:
         key, _, value = line.partition(" ")
         if key == "address":
             addresses += _address(value)
-        elif key == "free":
-            path, _, mebibytes = value.partition(" ")
-            if mebibytes.isdigit():
-                free[path] = int(mebibytes)
         elif key == "os":
             name, _, quoted = value.partition(" ")
             words[name] = _unquote(quoted)
@@ -83,7 +75,6 @@ def parse(lines: Sequence[str]) -> Machine:
         os_name=words.get("PRETTY_NAME", ""),
         cpu_level=cpu_level(words.get("flags", "").split()),
         addresses=tuple(addresses),
-        free=free,
     )
 
 

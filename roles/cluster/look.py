@@ -99,13 +99,13 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
     settings, problems = read_settings(models, data, foreign_keys())
     machines: dict[str, Machine] = _on_all_hosts(state, lambda host: host.get_fact(MachineFact, _sudo=False))
     hosts = [
-        Host(host.name, host.groups, settings[host.name][Settings], machines[host.name], bool(host.data.get("_sudo")))
+        Host(host.name, host.groups, settings[host.name][Settings], machines[host.name], _wants_sudo(state, host))
         for host in data
         if host.name in settings
     ]
     if problems:
         for host in data:
-            problems += host_problems(host.name, machines[host.name], bool(host.data.get("_sudo")))
+            problems += host_problems(host.name, machines[host.name], _wants_sudo(state, host))
         _refuse(problems)
     plan = make_plan(hosts)
     _refuse(plan.refusals)
@@ -114,6 +114,11 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
     )
     _refuse([f"{name}: {line}" for name, lines in found.items() for line in lines])
     return Look(plan, settings, Switch(plan))
+
+
+def _wants_sudo(state: State, host: HostData) -> bool:
+    """Whether commands go through sudo there, by the inventory or by ``--sudo``."""
+    return bool(host.data.get("_sudo", state.config.SUDO))
 
 
 def _refuse(reasons: Iterable[str]) -> None:

@@ -41,7 +41,7 @@ def want() -> Commands:
     switch = current_switch()
     plan = switch.plan.hosts[host.name]
     switch.seen[host.name] = host.get_fact(SeenFact)
-    releases = {name: other.release for name, other in switch.plan.hosts.items()}
+    releases = [other.release for other in switch.plan.hosts.values()]
     switch.wanted[host.name] = HostState(plan.release, plan.commit, generation(releases), switch.offered.get(host.name, {}))
     host.noop("looked at what runs")
     return

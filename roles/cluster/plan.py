@@ -24,11 +24,6 @@ HEAD_TARGETS = ("llama-server", "llama-bench", "llama-fit-params")
 
 DISTRIBUTIONS = frozenset({"debian", "ubuntu"})
 
-BUILD_SPACE = 3072
-"""MiB in /var for sources, objects and the compiler cache; a CPU build of all targets was seen to take 1.2 GiB."""
-RELEASE_SPACE = 512
-"""MiB in /opt: three releases side by side while one is exchanged."""
-
 
 @dataclass(frozen=True)
 class Host:
@@ -125,9 +120,6 @@ def make_plan(hosts: list[Host]) -> Plan:
         return Plan(refusals=tuple(refusals))
     profiles = {host.name: _profile(host) for host in hosts}
     builders = _builders(hosts, profiles)
-    refusals = _space(hosts, set(builders.values()))
-    if refusals:
-        return Plan(refusals=tuple(refusals))
     commit = hosts[0].settings.commit
     return Plan(
         commit=commit,
@@ -288,19 +280,6 @@ def _builders(hosts: list[Host], profiles: Mapping[str, Profile]) -> dict[str, s
     for host in hosts:
         first.setdefault(profiles[host.name].name, host.name)
     return {host.name: first[profiles[host.name].name] for host in hosts}
-
-
-def _space(hosts: list[Host], builders: set[str]) -> list[str]:
-    problems = []
-    for host in hosts:
-        needed = {"/opt": RELEASE_SPACE}
-        if host.name in builders:
-            needed["/var"] = BUILD_SPACE
-        for path, mebibytes in needed.items():
-            free = host.machine.free.get(path, 0)
-            if free < mebibytes:
-                problems.append(f"{host.name}: {path} has {free} MiB free and needs {mebibytes}: free some space there.")
-    return problems
 
 
 def _clients(

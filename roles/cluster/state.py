@@ -7,7 +7,7 @@ from it. It is kept on the host as JSON, so that going back needs nothing but th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 
@@ -50,12 +50,14 @@ class HostState:
             return None
 
 
-def generation(releases: Mapping[str, str]) -> str:
+def generation(releases: Iterable[str]) -> str:
     """Names what all hosts run together, so that going back never mixes two switches.
 
-    :param releases: host → release
+    It does not say which host runs what: one more host of a kind that is there makes no new generation.
+
+    :param releases: those of all hosts
     """
-    return sha256(json.dumps(dict(releases), sort_keys=True).encode()).hexdigest()[:12]
+    return sha256(json.dumps(sorted(set(releases))).encode()).hexdigest()[:12]
 
 
 def marked(text: str, release: str) -> str:

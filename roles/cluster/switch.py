@@ -91,6 +91,11 @@ class Switch:
         """What runs after a failed switch, in one sentence."""
         if self.stranded:
             return f"{', '.join(self.stranded)} could not go back: look there, and run the deploy again."
-        if not any(self.seen[name].verified for name in self.restored):
+        new = [name for name in self.restored if self.seen[name].verified is None]
+        if len(new) == len(self.restored):
             return "There was no release before to go back to, so the services were stopped; correct the cause and run again."
+        if new:
+            return (
+                f"The other hosts are back on the release before, which answers; the services of {', '.join(new)} were stopped."
+            )
         return "Every host is back on the release before, which answers."

@@ -7,19 +7,29 @@ Which release is in use is not decided here: `current` belongs to the switch.
 
 from collections.abc import Callable
 
+from pyinfra import host
 from pyinfra.api import deploy
 
+from roles.base.settings import HostSettings
 from roles.cluster.plan import HostPlan
+from roles.llama_cpp.facts import RoomFact
 from roles.llama_cpp.manifest import Manifest, missing_flags
 from roles.llama_cpp.operations import build_tools, built_release, fetched_release, only_releases
+from roles.llama_cpp.recipe import problems_of_space
 from roles.llama_cpp.settings import Settings
 
-__all__ = ["Manifest", "Settings", "build", "fetch", "missing_flags", "prepare", "prune"]
+__all__ = ["Manifest", "Settings", "build", "check", "fetch", "missing_flags", "prepare", "prune"]
 
 LONGEST_BUILD = 6 * 3600
 """Seconds. A run that ends before the build does leaves it running, and the next one follows it."""
 LONGEST_TRANSFER = 3600
 """Seconds for one host to get its release."""
+
+
+def check(plan: HostPlan, settings: HostSettings) -> list[str]:
+    """Why this host cannot have its release, one sentence each, as far as that can be known before anything is changed."""
+    room = host.get_fact(RoomFact, release=plan.release)
+    return [] if room is None else problems_of_space(plan, room)
 
 
 @deploy("llama.cpp")

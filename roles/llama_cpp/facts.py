@@ -8,7 +8,7 @@ from typing_extensions import override
 from roles.base.operations import WORK
 from roles.cluster.state import CURRENT, RELEASES
 from roles.llama_cpp.manifest import FILE, Manifest
-from roles.llama_cpp.recipe import ARCHIVES, BUILDS, UNIT
+from roles.llama_cpp.recipe import ARCHIVES, BUILDS, ROOT, UNIT, Room, release_folder
 
 _MARK = "::gpuquilt release "
 
@@ -39,6 +39,28 @@ done"""
     @staticmethod
     def default() -> dict[str, Manifest]:
         return {}
+
+
+class RoomFact(FactBase[Room | None]):
+    """The room for a release; None where the host has that release already."""
+
+    @override
+    def command(self, release: str) -> str:
+        # The folders need not be there yet: then their file system is that of the folder above.
+        return f"""[ -e {release_folder(release)}/{FILE} ] && exit 0
+free() {{ place=$1; while [ ! -d "$place" ]; do place=$(dirname "$place"); done; df -Pm "$place" | awk 'NR == 2 {{print $4}}'; }}
+echo "$(free {RELEASES}) $(free {ROOT}) $(du -sm {ROOT} 2>/dev/null | cut -f 1)"
+"""
+
+    @override
+    def process(self, output: list[str]) -> Room | None:
+        releases, builds, *built = (int(word) for word in output[0].split())
+        return Room(releases, builds, sum(built))
+
+    @override
+    @staticmethod
+    def default() -> None:
+        return None
 
 
 class StockFact(FactBase[list[str]]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -24,7 +25,38 @@ ARCHIVES = "/opt/llama.cpp/archives"
 UNIT = "gpuquilt-build-"
 """What the names of all transient units that build begin with."""
 
+BUILD_SPACE = 3072
+"""MiB below `ROOT` for source, objects and the compiler cache; a CPU build of all targets was seen to take 1.2 GiB."""
+RELEASE_SPACE = 512
+"""MiB below `RELEASES` and `ARCHIVES` for one more release."""
+
 _TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "build"
+
+
+@dataclass(frozen=True)
+class Room:
+    """How much room a host has for a release that it has not got yet, in MiB.
+
+    :param releases: free where releases lie
+    :param builds: free where builds lie
+    :param built: taken there already by an earlier build, whose files the next one uses
+    """
+
+    releases: int
+    builds: int
+    built: int
+
+
+def problems_of_space(plan: HostPlan, room: Room) -> list[str]:
+    """Why this host has too little room for its release, one sentence each, without its name."""
+    places = [("/opt", room.releases, RELEASE_SPACE, "a release")]
+    if plan.builds:
+        places.append(("/var", room.builds, max(BUILD_SPACE - room.built, 0), "a build"))
+    return [
+        f"{path} has {free} MiB free, and {what} needs {needed} MiB: free some space there."
+        for path, free, needed, what in places
+        if free < needed
+    ]
 
 
 def tools(plan: HostPlan) -> tuple[str, ...]:

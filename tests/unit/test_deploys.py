@@ -37,7 +37,6 @@ MACHINE = [
     "os VERSION_ID 13",
     "os PRETTY_NAME Debian",
     f"flags {' '.join(sorted(V3_FLAGS))}",
-    *(f"free {path} 20480" for path in ("/", "/opt", "/var", "/srv")),
 ]
 ADDRESSES = {"w1": "192.0.2.11", "w2": "192.0.2.12", "head": "192.0.2.10", "lost": "192.0.2.20"}
 
@@ -225,7 +224,7 @@ def small(tmp_path: Path) -> Path:
 def states(commit: str) -> dict[str, HostState]:
     """What the three hosts run once the small deploy has brought them to a commit."""
     found = wanted(good_plan(commit=commit))
-    together = generation({f"@fake/{name}": state.release for name, state in found.items()})
+    together = generation(state.release for state in found.values())
     return {
         name: replace(state, generation=together, units=dict.fromkeys(state.units, f"[Service]\n# {state.release}\n"))
         for name, state in found.items()

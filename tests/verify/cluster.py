@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,9 +28,6 @@ S = TypeVar("S", bound=RoleSettings)
 MODELS: list[type[RoleSettings]] = [Settings, RpcServerSettings, LlamaServerSettings, ModelSettings]
 
 EVERY_NETWORK = "0.0.0.0"
-
-PLENTY = 1 << 40
-"""MiB. What is free on a disk decides whether something may be installed, not whether what is installed is right."""
 
 
 class Unanswered(Exception):
@@ -175,7 +172,7 @@ def look(source: str, overrides: Sequence[str], connections: Connections) -> Clu
                 name=host.name,
                 groups=host.groups,
                 settings=settings[host.name][Settings],
-                machine=_roomy(machine.parse(answer.splitlines())),
+                machine=machine.parse(answer.splitlines()),
                 wants_sudo=bool(host.data.get("_sudo")),
             )
         )
@@ -192,10 +189,6 @@ def _services(subject: Subject) -> list[Service]:
         for unit, wanted in planned
         if wanted
     ]
-
-
-def _roomy(seen: machine.Machine) -> machine.Machine:
-    return replace(seen, free=dict.fromkeys(seen.free, PLENTY))
 
 
 def _refuse(problems: Sequence[str]) -> None:

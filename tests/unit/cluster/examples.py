@@ -29,7 +29,6 @@ def machine(*addresses: str, **changes: Any) -> Machine:
         "os_version": "13",
         "os_name": "Debian GNU/Linux 13 (trixie)",
         "cpu_level": "v3",
-        "free": {"/": 20480, "/opt": 20480, "/var": 20480, "/srv": 20480},
     }
     return Machine(addresses=tuple(IPv4Address(address) for address in addresses), **good | changes)
 
@@ -64,7 +63,7 @@ def good_plan(**settings: Any) -> Plan:
 
 def wanted(plan: Plan) -> dict[str, HostState]:
     """What the hosts of a plan are to run, with units as short as can be."""
-    releases = {name: there.release for name, there in plan.hosts.items()}
+    releases = [there.release for there in plan.hosts.values()]
     states = {}
     for name, there in plan.hosts.items():
         units = [unit for unit, is_wanted in ((RPC_SERVER, there.worker), (LLAMA_SERVER, there.head)) if is_wanted]

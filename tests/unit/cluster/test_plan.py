@@ -199,13 +199,6 @@ REFUSALS: dict[str, tuple[list[Any], list[str]]] = {
         [host("w1", ["workers"], machine("192.0.2.11", systemd=False)), head()],
         ["w1: its PID 1 is not systemd, so services could not be installed: boot it with systemd."],
     ),
-    "too little disk": (
-        [host("w1", ["workers"], machine("192.0.2.11", free={"/opt": 100, "/var": 2000})), head()],
-        [
-            "w1: /opt has 100 MiB free and needs 512: free some space there.",
-            "w1: /var has 2000 MiB free and needs 3072: free some space there.",
-        ],
-    ),
 }
 
 
@@ -239,11 +232,6 @@ def test_two_heads_with_workers_of_their_own() -> None:
 def test_two_heads_that_both_want_all_workers_are_refused() -> None:
     refusals = make_plan([worker(), head("a", "192.0.2.8"), head("b", "192.0.2.9")]).refusals
     assert [refusal.partition(":")[0] for refusal in refusals] == ["b"]
-
-
-def test_a_host_that_builds_nothing_needs_no_space_for_a_build() -> None:
-    small = host("w2", ["workers"], machine("192.0.2.12", free={"/opt": 600, "/var": 100}))
-    assert make_plan([worker(), small, head()]).refusals == ()
 
 
 def test_root_needs_no_sudo() -> None:

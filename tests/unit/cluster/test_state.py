@@ -110,9 +110,12 @@ def test_a_unit_without_a_mark() -> None:
 
 
 def test_a_generation_is_the_same_on_all_hosts_whatever_the_order() -> None:
-    assert generation({"w1": "a", "head": "b"}) == generation({"head": "b", "w1": "a"})
-    assert generation({"w1": "a", "head": "b"}) != generation({"w1": "a", "head": "c"})
-    assert generation({"w1": "a", "head": "b"}) != generation({"w1": "b", "head": "a"})
+    assert generation(["a", "b"]) == generation(["b", "a"])
+    assert generation(["a", "b"]) != generation(["a", "c"])
+
+
+def test_one_more_host_of_a_kind_that_is_there_makes_no_new_generation() -> None:
+    assert generation(["a", "a", "b"]) == generation(["a", "b"])
 
 
 def test_units_of_ours_that_a_host_should_not_have_any_more() -> None:
