@@ -167,7 +167,7 @@ exec /usr/bin/systemctl "$@"
     try:
         yield
     finally:
-        machine.out("rm -f /usr/local/bin/systemctl /run/hangs; pkill -f 'sleep 300'; true")
+        machine.out("rm -f /usr/local/bin/systemctl /run/hangs; pkill -x sleep; true")
 
 
 def test_a_run_killed_between_switch_and_restart_is_finished_by_the_next(sandbox: Sandbox) -> None:
