@@ -79,14 +79,14 @@ def test_too_little_disk_for_a_build(sandbox: Sandbox) -> None:
 def person(machine: Machine, sudo: str) -> Iterator[str]:
     """A user who logs in with the sandbox's key, and may use sudo as the rule says."""
     machine.out(
-        "useradd --create-home --shell /bin/bash operator && mkdir -p ~operator/.ssh"
-        " && cp /root/.ssh/authorized_keys ~operator/.ssh/ && chown -R operator: ~operator/.ssh"
-        f" && echo 'operator ALL=(ALL) {sudo}' >/etc/sudoers.d/operator"
+        "useradd --create-home --shell /bin/bash keeper && mkdir -p ~keeper/.ssh"
+        " && cp /root/.ssh/authorized_keys ~keeper/.ssh/ && chown -R keeper: ~keeper/.ssh"
+        f" && echo 'keeper ALL=(ALL) {sudo}' >/etc/sudoers.d/keeper"
     )
     try:
-        yield "operator"
+        yield "keeper"
     finally:
-        machine.out("rm -f /etc/sudoers.d/operator; userdel --remove operator 2>/dev/null; true")
+        machine.out("rm -f /etc/sudoers.d/keeper; userdel --remove keeper 2>/dev/null; true")
 
 
 def inventory_as(folder: Path, name: str, user: str) -> str:
