@@ -200,12 +200,12 @@ def test_model_with_one_byte_changed(sandbox: Sandbox, verify: Verification) -> 
 def test_head_that_was_not_built_from_the_pinned_commit(sandbox: Sandbox, verify: Verification) -> None:
     """Its release says that it is of the pinned commit, and every hash agrees; its program knows better."""
     release = sandbox.head.out("readlink -f /opt/llama.cpp/current")
-    files = sandbox.head.out(f"grep -rlF {NEW[:9]} {release}/bin {release}/lib").split()
+    files = sandbox.head.out(f"grep -rlF {NEW[:7]} {release}/bin {release}/lib").split()
     sandbox.head.out(f"cp -a {release} {release}.planted")
     try:
         for file in files:
             sandbox.head.out(
-                f"old=$(sha256sum <{file} | cut -c -64); sed -i s/{NEW[:9]}/{OLD[:9]}/g {file};"
+                f"old=$(sha256sum <{file} | cut -c -64); sed -i s/{NEW[:7]}/{OLD[:7]}/g {file};"
                 f" sed -i s/$old/$(sha256sum <{file} | cut -c -64)/ {release}/manifest.json"
             )
         restart(sandbox)

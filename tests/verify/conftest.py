@@ -5,6 +5,7 @@ Parameters of a test: ``machine`` every host, ``service`` every unit of ours, ``
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if CONNECTIONS in config.stash:
         connections = config.stash[CONNECTIONS]
         connections.close()
-        connections.folder.rmdir()
+        shutil.rmtree(connections.folder, ignore_errors=True)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -13,7 +13,7 @@ def test_head_was_started_with_every_planned_worker(head: Service) -> None:
     planned = list(head.subject.plan.endpoints)
     assert given == planned, (
         f"{head.subject}: {head.unit} was started with the workers {', '.join(given) or 'none'}, and the plan has"
-        f" {', '.join(planned)}; run deploys/cluster.py."
+        f" {', '.join(planned)}; see `systemctl cat {head.unit}` there for a drop-in, and run deploys/cluster.py."
     )
 
 

@@ -15,7 +15,8 @@ def test_service_listens_where_it_should(service: Service) -> None:
     found = sorted(socket.local for socket in listening if pid in socket.pids and socket.port == port)
     assert found == [service.listens_on], (
         f"{service.subject}: {service.unit} listens on {', '.join(found) or 'nothing'} at port {port},"
-        f" and should on {service.listens_on} alone; run deploys/cluster.py."
+        f" and should on {service.listens_on} alone; see `systemctl cat {service.unit}` there for a drop-in,"
+        " and run deploys/cluster.py."
     )
 
 
