@@ -39,5 +39,5 @@ if plan.head:
     llama_server.configure(plan, settings[llama_server.Settings], model.first(settings[model.Settings]))
     ready[LLAMA_SERVER] = partial(llama_server.answers, settings=settings[llama_server.Settings])
 cluster.switch(ready)
-firewall.clean(plan)
+firewall.settle(plan)
 llama_cpp.prune(lambda: seen.switch.keep(plan.name))
