@@ -34,10 +34,10 @@ llama_cpp.fetch(plan)
 # 4. and 5. Switch, all hosts in lock step; back to the release before if it does not answer.
 if plan.worker:
     rpc_server.configure(plan, settings[rpc_server.Settings])
-    ready[RPC_SERVER] = partial(rpc_server.listening, plan=plan, settings=settings[rpc_server.Settings])
+    ready[RPC_SERVER] = rpc_server.listening
 if plan.head:
     llama_server.configure(plan, settings[llama_server.Settings], model.first(settings[model.Settings]))
-    ready[LLAMA_SERVER] = partial(llama_server.answers, plan=plan, settings=settings[llama_server.Settings])
+    ready[LLAMA_SERVER] = partial(llama_server.answers, settings=settings[llama_server.Settings])
 cluster.switch(ready)
-firewall.clean(plan)
+firewall.settle(plan)
 llama_cpp.prune(lambda: seen.switch.keep(plan.name))

@@ -17,7 +17,7 @@ settings = seen.settings[host.name]
 ready = {}
 
 if plan.worker:
-    ready[RPC_SERVER] = partial(rpc_server.listening, plan=plan, settings=settings[rpc_server.Settings])
+    ready[RPC_SERVER] = rpc_server.listening
 if plan.head:
-    ready[LLAMA_SERVER] = partial(llama_server.answers, plan=plan, settings=settings[llama_server.Settings])
+    ready[LLAMA_SERVER] = partial(llama_server.answers, settings=settings[llama_server.Settings])
 cluster.roll_back(ready)

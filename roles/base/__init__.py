@@ -8,13 +8,11 @@ from io import StringIO
 from pyinfra.api import deploy
 from pyinfra.operations import files, server
 
+from roles.base.machine import HOME, USER
 from roles.base.operations import packages
 
-USER = "llama"
-CACHE = "/var/cache/llama.cpp"
-"""Home of the user and LLAMA_CACHE of the services."""
 PACKAGES = ["bash", "ca-certificates", "curl", "iproute2", "libgomp1", "nftables", "tar", "zstd"]
-FOLDERS = ["/etc/gpuquilt", "/var/lib/gpuquilt", "/opt/llama.cpp/releases"]
+FOLDERS = ["/etc/gpuquilt", "/var/lib/gpuquilt", "/opt/llama.cpp", "/opt/llama.cpp/releases"]
 
 
 @deploy("Base")
@@ -27,6 +25,6 @@ def prepare() -> None:
         mode="644",
     )
     packages(name="Packages", names=PACKAGES)
-    server.user(name=f"System user {USER}", user=USER, system=True, home=CACHE, shell="/usr/sbin/nologin", ensure_home=False)
+    server.user(name=f"System user {USER}", user=USER, system=True, home=HOME, shell="/usr/sbin/nologin", ensure_home=False)
     for folder in FOLDERS:
         files.directory(name=f"Folder {folder}", path=folder, mode="755")

@@ -33,6 +33,11 @@ def quick_ssh() -> None:
     setattr(paramiko.client, "Transport", QuickTransport)  # noqa: B010 (it is not exported, so mypy refuses the plain form)
 
 
+def is_quick() -> bool:
+    """Whether `quick_ssh` was called, which only our config.py does."""
+    return vars(paramiko.client)["Transport"] is QuickTransport
+
+
 def stop_when_unreachable(state: State) -> bool:
     """pyinfra asks this when hosts have failed and nobody sits at a prompt: say which cannot be reached, and stop."""
     if state.current_stage == StateStage.Connect:

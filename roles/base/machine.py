@@ -11,9 +11,15 @@ V2_FLAGS = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
 V3_FLAGS = V2_FLAGS | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
 """The flags of /proc/cpuinfo that make the levels of the x86-64 psABI (https://gitlab.com/x86-psABIs/x86-64-ABI)."""
 
+USER = "llama"
+"""The system user that the services run as."""
+HOME = "/var/cache/llama.cpp"
+"""Its home, and LLAMA_CACHE of the services."""
+
 COMMAND = r"""
 echo "user $(id -u)"
 echo "sudo $(sudo -n true 2>&1 >/dev/null && echo yes)"
+echo "account $(getent passwd llama | cut -d : -f 6)"
 echo "architecture $(uname -m)"
 echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
 echo "systemd $([ -d /run/systemd/system ] && echo yes)"
@@ -29,6 +35,7 @@ class Machine:
 
     :param root: the connection's user is root
     :param sudo: what `sudo -n true` says: ``yes``, or its error
+    :param account: the home of the user `USER`; empty where there is none
     :param architecture: as `uname -m` names it
     :param boot_id: tells one boot from another, and a host from the controller
     :param systemd: PID 1 is systemd
@@ -41,6 +48,7 @@ class Machine:
 
     root: bool
     sudo: str
+    account: str
     architecture: str
     boot_id: str
     systemd: bool
@@ -67,6 +75,7 @@ def parse(lines: Sequence[str]) -> Machine:
     return Machine(
         root=words.get("user") == "0",
         sudo=words.get("sudo", ""),
+        account=words.get("account", ""),
         architecture=words.get("architecture", ""),
         boot_id=words.get("boot_id", ""),
         systemd=words.get("systemd") == "yes",

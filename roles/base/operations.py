@@ -38,11 +38,12 @@ def packages(names: list[str]) -> Commands:
         host.noop("all packages are installed")
         return
     wanted = " ".join(shlex.quote(name) for name in missing)
-    install = "DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends"
+    # Ubuntu's needrestart would restart services that use a library that was upgraded: ours wait for the switch.
+    install = "NEEDRESTART_SUSPEND=1 DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends"
     yield from long_work("packages", f"set -e\napt-get update\n{install} {wanted}\n")
 
 
-def long_work(name: str, script: str, progress: Callable[[str], str] = str, prefix: str = "gpuquilt") -> Commands:
+def long_work(name: str, script: str, progress: Callable[[str], str] = str) -> Commands:
     """Commands that run a shell script as a transient unit of systemd, and follow it to its end.
 
     The script goes on when the connection or the controller dies; a later run follows what still runs instead of
@@ -52,7 +53,7 @@ def long_work(name: str, script: str, progress: Callable[[str], str] = str, pref
     :param script: a POSIX shell script; what it prints goes to the log
     :param progress: makes the sentence that is shown out of the log's last line
     """
-    yield FunctionCommand(_follow, (f"{prefix}-{name}", script, progress), {})
+    yield FunctionCommand(_follow, (f"gpuquilt-{name}", script, progress), {})
 
 
 def _follow(state: State, host: Host, unit: str, script: str, progress: Callable[[str], str]) -> bool:

@@ -41,8 +41,9 @@ def run(state: State, host: Host, command: str, timeout: int = 60) -> Answer:
     """
     arguments = connection_arguments(state, host) | {"_timeout": timeout}
     try:
-        ok, output = host.run_shell_command(command, print_output=False, print_input=False, **arguments)
-    except (TimeoutError, OSError, SSHException) as error:
+        # What is made for the services must be readable for them, however strict the umask of the connection's user is.
+        ok, output = host.run_shell_command(f"umask 022\n{command}", print_output=False, print_input=False, **arguments)
+    except (TimeoutError, OSError, EOFError, SSHException) as error:
         return Answer(False, [], [f"{host.name} did not answer within {timeout} s ({error or type(error).__name__})"])
     return Answer(ok, list(output.stdout_lines), list(output.stderr_lines))
 

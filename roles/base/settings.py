@@ -85,7 +85,7 @@ def read_settings(
         problems += found
         if not found:
             settings[host.name] = HostSettings(by_model)
-    return settings, _once(problems)
+    return settings, once(problems)
 
 
 def _unknown_keys(host: HostData, known: set[str], foreign: frozenset[str]) -> list[str]:
@@ -117,7 +117,7 @@ def _invalid_values(host: HostData, model: type[RoleSettings], error: Validation
     return found
 
 
-def _once(problems: list[str]) -> list[str]:
+def once(problems: list[str]) -> list[str]:
     """The same problem of several hosts (a key of group data) is said once."""
     hosts: dict[str, list[str]] = {}
     for problem in problems:

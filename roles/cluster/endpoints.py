@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address
 def resolve(texts: Sequence[str], workers: Mapping[str, tuple[IPv4Address, int]]) -> tuple[list[str], list[str]]:
     """Check the endpoints of a head.
 
-    :param texts: as the inventory has them
+    :param texts: as the inventory has them, each `well_formed`
     :param workers: worker name in the inventory → its address in the cluster network and its port
     :return: ``address:port`` of each good one, in order, and what is wrong with the others, one sentence each
     """
@@ -32,18 +32,27 @@ def resolve(texts: Sequence[str], workers: Mapping[str, tuple[IPv4Address, int]]
     return good, problems
 
 
-def _resolve(text: str, workers: Mapping[str, tuple[IPv4Address, int]]) -> str:
-    if text != text.strip() or any(letter.isspace() for letter in text):
-        raise ValueError("has white space in it: write host:port")
+def well_formed(text: str) -> str:
+    """The endpoint itself, for validators.
+
+    :raises ValueError: no client could use it, whatever workers there are
+    """
+    if any(letter.isspace() for letter in text):
+        raise ValueError("it has white space in it")
     if "//" in text:
-        raise ValueError("is a URL: write host:port alone, e.g. 192.168.1.11:50052")
+        raise ValueError("it is a URL")
     if text.startswith("[") or text.count(":") > 1:
-        raise ValueError("is IPv6, which llama.cpp's RPC cannot use: write an IPv4 address and a port, host:port")
-    name, colon, port = text.partition(":")
+        raise ValueError("it is IPv6, which llama.cpp's RPC cannot use")
+    name, _, port = text.partition(":")
     if not name:
-        raise ValueError("has no host: write host:port")
-    if not colon or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise ValueError("has no port from 1 to 65535: write host:port, e.g. 192.168.1.11:50052")
+        raise ValueError("it has no host")
+    if not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise ValueError("it has no port from 1 to 65535")
+    return text
+
+
+def _resolve(text: str, workers: Mapping[str, tuple[IPv4Address, int]]) -> str:
+    name, _, port = text.partition(":")
     address = workers[name][0] if name in workers else _address(name, workers)
     if (address, int(port)) not in workers.values():
         known = ", ".join(f"{address}:{port}" for address, port in workers.values())

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import gevent
 from gevent.lock import BoundedSemaphore
-from pyinfra.api.arguments import all_global_arguments
+from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, all_global_arguments
 from pyinfra.api.connectors import get_all_connectors
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host as PyinfraHost
@@ -21,13 +21,14 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 from pyinfra.context import ctx_config, ctx_host, ctx_state
 
-from roles.base.connection import unreachable
+from roles.base.connection import is_quick, unreachable
 from roles.base.facts import MachineFact
 from roles.base.machine import Machine
-from roles.base.settings import HostData, HostSettings, RoleSettings, read_settings
-from roles.cluster.plan import Host, HostPlan, Plan, host_problems, make_plan
+from roles.base.settings import HostData, HostSettings, RoleSettings, once, read_settings
+from roles.cluster.facts import SeenFact
+from roles.cluster.plan import Host, HostPlan, Plan, group_problems, host_problems, make_plan
 from roles.cluster.settings import Settings
-from roles.cluster.switch import Switch
+from roles.cluster.switch import Switch, foreign_units
 
 Check = Callable[[HostPlan, HostSettings], list[str]]
 """A role's own look at one host (its facts are at hand): what is wrong with it, one sentence each."""
@@ -97,6 +98,7 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
     state.should_raise_failed_hosts = None
     data = inventory_data(state.inventory)
     settings, problems = read_settings(models, data, foreign_keys())
+    problems = _unsafe_arguments(data) + problems
     machines: dict[str, Machine] = _on_all_hosts(state, lambda host: host.get_fact(MachineFact, _sudo=False))
     hosts = [
         Host(host.name, host.groups, settings[host.name][Settings], machines[host.name], _wants_sudo(state, host))
@@ -104,13 +106,18 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
         if host.name in settings
     ]
     if problems:
+        problems += group_problems({host.name: host.groups for host in data})
         for host in data:
             problems += host_problems(host.name, machines[host.name], _wants_sudo(state, host))
         _refuse(problems)
     plan = make_plan(hosts)
     _refuse(plan.refusals)
     found = _on_all_hosts(
-        state, lambda host: [line for check in checks for line in check(plan.hosts[host.name], settings[host.name])]
+        state,
+        lambda host: (
+            foreign_units(plan.hosts[host.name], host.get_fact(SeenFact))
+            + [line for check in checks for line in check(plan.hosts[host.name], settings[host.name])]
+        ),
     )
     _refuse([f"{name}: {line}" for name, lines in found.items() for line in lines])
     return Look(plan, settings, Switch(plan))
@@ -122,21 +129,33 @@ def _wants_sudo(state: State, host: HostData) -> bool:
 
 
 def _refuse(reasons: Iterable[str]) -> None:
-    lines = list(reasons)
+    lines = once(list(reasons))
     if lines:
         raise PyinfraError("nothing was changed, because:\n" + "\n".join(f"    {line}" for line in lines))
+
+
+def _unsafe_arguments(data: Iterable[HostData]) -> list[str]:
+    """pyinfra's arguments for single operations would hold for all of ours as host data, and let a failed run go on."""
+    unsafe = {key for key, _ in all_global_arguments()} - set(CONNECTOR_ARGUMENT_KEYS)
+    return [
+        f"{host.name}: {key} would hold for every step of the run, failed ones included: take it out."
+        for host in data
+        for key in sorted(unsafe & set(host.data))
+    ]
 
 
 def _typed_wrongly(state: State) -> list[str]:
     """Ways to start pyinfra by which a part of the cluster could be left behind."""
     reasons = []
-    if state.config.REQUIRE_PYINFRA_VERSION is None:
+    if not is_quick():
         reasons.append(
             "inventory: config.py was not read, because pyinfra reads it from the working directory: change into gpuquilt's"
             " folder and run the command again."
         )
     elif state.config.FAIL_PERCENT != 0:
         reasons.append("inventory: --fail-percent would let a part of the cluster go on alone: run the command without it.")
+    if state.config.IGNORE_ERRORS:
+        reasons.append("inventory: IGNORE_ERRORS would let a failed run go on: take it out of config.py.")
     if state.limit_hosts is not None:
         reasons.append(
             "inventory: --limit and --exclude would switch a part of the cluster, and llama.cpp needs the same commit everywhere:"

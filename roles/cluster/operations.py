@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyinfra import host, state
 from pyinfra.api import FunctionCommand, StringCommand, operation
@@ -20,11 +21,11 @@ from roles.base.remote import HostError, complain, run, say
 from roles.cluster.facts import SeenFact
 from roles.cluster.look import current_switch
 from roles.cluster.seen import BEFORE, VERIFIED
-from roles.cluster.state import CURRENT, LLAMA_SERVER, RELEASES, RPC_SERVER, HostState, generation, superfluous
-from roles.cluster.switch import Switch
+from roles.cluster.state import CURRENT, LLAMA_SERVER, RELEASES, RPC_SERVER, HostState, Service, Unit, generation
+from roles.cluster.switch import Switch, fits
 
-Ready = Mapping[str, Callable[[State, Host], float | None]]
-"""Unit → what waits until it serves, and raises `HostError` with the reason when it does not.
+Ready = Mapping[str, Callable[[State, Host, Unit], float | None]]
+"""Unit name → what waits until that unit serves, and raises `HostError` with the reason when it does not.
 
 A head's returns the time at which the endpoint answered: seconds since 1970 by the head's clock.
 """
@@ -52,30 +53,35 @@ def want() -> Commands:
 def want_before() -> Commands:
     """This host is to run again what it ran before the last switch."""
     switch = current_switch()
-    seen = host.get_fact(SeenFact)
-    switch.seen[host.name] = seen
-    if seen.before is None:
+    switch.seen[host.name] = host.get_fact(SeenFact)
+    before = switch.seen[host.name].before
+    if before is None:
         yield fails(f"{host.name}: there is no release before this one to go back to; nothing was changed.")
-        return
-    switch.wanted[host.name] = seen.before
-    host.noop("looked at what runs")
+    elif not fits(switch.plan.hosts[host.name], before):
+        yield fails(
+            f"{host.name}: it had other endpoints, or was not what it is now, before the last switch; nothing was changed:"
+            " make the inventory what it was then, or go back with deploys/cluster.py and the older commit."
+        )
+    else:
+        switch.wanted[host.name] = before
+        host.noop("looked at what runs")
 
 
 @operation()
 def stop_heads() -> Commands:
-    """Stop this host's llama-server if the switch concerns it, and units that it should not have; the switch begins here."""
+    """Stop this host's llama-server if the switch concerns it, and what it should not run; the switch begins here."""
     switch = current_switch()
     if switch.obstacle:
         # While the run is only prepared, other hosts may not have been looked at yet.
         if state.is_executing:
             yield fails(switch.obstacle)
         return
-    wanted, seen = switch.wanted[host.name], switch.seen[host.name]
     reasons = switch.head_reasons(host.name)
-    if reasons and LLAMA_SERVER in seen.services and seen.services[LLAMA_SERVER].file_digest:
-        yield FunctionCommand(_stop_head, (switch, reasons), {})
-    for unit in superfluous(wanted, seen):
-        yield StringCommand(f"systemctl disable --now {unit} && rm /etc/systemd/system/{unit} && systemctl daemon-reload")
+    if reasons and switch.seen[host.name].services.get(LLAMA_SERVER, Service()).file_digest:
+        yield FunctionCommand(_careful, (switch, _stop_head, reasons), {})
+    superfluous = switch.superfluous(host.name)
+    if superfluous:
+        yield FunctionCommand(_careful, (switch, _stop, superfluous), {})
     host.noop("nothing to stop")
 
 
@@ -85,7 +91,7 @@ def start_workers(ready: Ready) -> Commands:
     switch = current_switch()
     reasons = [] if switch.missing or switch.failures else switch.worker_reasons(host.name)
     if reasons:
-        yield FunctionCommand(_start, (switch, RPC_SERVER, ready[RPC_SERVER], reasons), {})
+        yield FunctionCommand(_careful, (switch, _start, RPC_SERVER, ready, reasons), {})
     host.noop("its worker is what it should be")
 
 
@@ -95,7 +101,7 @@ def start_heads(ready: Ready) -> Commands:
     switch = current_switch()
     reasons = [] if switch.missing or switch.failures else switch.head_reasons(host.name)
     if reasons:
-        yield FunctionCommand(_start, (switch, LLAMA_SERVER, ready[LLAMA_SERVER], reasons), {})
+        yield FunctionCommand(_careful, (switch, _start, LLAMA_SERVER, ready, reasons), {})
     host.noop("its head is what it should be")
 
 
@@ -104,7 +110,7 @@ def take_back_workers(ready: Ready) -> Commands:
     """After a failure: stop the heads that were switched and put their workers back to what answered last."""
     switch = current_switch()
     if switch.failures and switch.changed(host.name):
-        yield FunctionCommand(_take_back, (switch, RPC_SERVER, ready.get(RPC_SERVER)), {})
+        yield FunctionCommand(_take_back, (switch, RPC_SERVER, ready), {})
     host.noop("nothing to take back")
 
 
@@ -113,23 +119,24 @@ def take_back_heads(ready: Ready) -> Commands:
     """After a failure: put the heads back to what answered last."""
     switch = current_switch()
     if switch.failures and switch.changed(host.name):
-        yield FunctionCommand(_take_back, (switch, LLAMA_SERVER, ready.get(LLAMA_SERVER)), {})
+        yield FunctionCommand(_take_back, (switch, LLAMA_SERVER, ready), {})
     host.noop("nothing to take back")
 
 
 @operation()
 def remember() -> Commands:
-    """Keep the state that answered, and the one before it, for going back."""
+    """Keep the state that answered, and the one before it, for going back; remove what this host should not have."""
     switch = current_switch()
     if switch.missing or switch.failures:
         return
+    for unit in switch.superfluous(host.name):
+        yield StringCommand(f"systemctl disable --now {unit}; rm -f /etc/systemd/system/{unit}; systemctl daemon-reload")
     wanted, verified = switch.wanted[host.name], switch.seen[host.name].verified
-    if wanted == verified:
-        host.noop("it is remembered already")
-        return
-    if verified is not None and verified.generation != wanted.generation:
-        yield _write(BEFORE, verified.to_json())
-    yield _write(VERIFIED, wanted.to_json())
+    if wanted != verified:
+        if verified is not None and switch.moves(host.name):
+            yield _write(BEFORE, verified.to_json())
+        yield _write(VERIFIED, wanted.to_json())
+    host.noop("it is remembered already")
 
 
 @operation()
@@ -141,85 +148,89 @@ def conclude() -> Commands:
     host.noop("the switch did not fail")
 
 
-def _stop_head(state: State, host: Host, switch: Switch, reasons: list[str]) -> None:
-    say(host, f"{LLAMA_SERVER} stops: {'; '.join(reasons)}")
-    answer = run(state, host, f"systemctl is-active --quiet {LLAMA_SERVER} && date +%s.%N; systemctl stop {LLAMA_SERVER}")
-    if answer.output:
-        switch.stopped = float(answer.output[0])
-    if not answer.ok:
-        _failed(switch, host, f"{LLAMA_SERVER} could not be stopped ({' '.join(answer.errors)}).")
-
-
-def _start(
-    state: State,
-    host: Host,
-    switch: Switch,
-    unit: str,
-    ready: Callable[[State, Host], float | None],
-    reasons: list[str],
-) -> None:
+def _careful(state: State, host: Host, switch: Switch, step: Callable[..., None], *arguments: Any) -> None:
+    """Take a step of the switch; whatever goes wrong in it, the run goes on to the way back."""
     if switch.failures:
         return
-    say(host, f"{unit} starts: {'; '.join(reasons)}")
     try:
-        _install(state, host, unit, switch.wanted[host.name])
-        since = ready(state, host)
-    except HostError as error:
-        _failed(switch, host, str(error))
-        return
-    if since is not None:
-        _report_downtime(host, switch, since)
+        step(state, host, switch, *arguments)
+    except Exception as error:
+        reason = str(error) if isinstance(error, HostError) else f"the switch broke off ({error or type(error).__name__})."
+        switch.fail(host.name, reason)
+        complain(host, f"{host.name}: {reason}")
 
 
-def _take_back(state: State, host: Host, switch: Switch, unit: str, ready: Callable[[State, Host], float | None] | None) -> None:
+def _stop_head(state: State, host: Host, switch: Switch, reasons: list[str]) -> None:
+    say(host, f"{LLAMA_SERVER} stops: {'; '.join(reasons)}")
+    stopped = _must(state, host, f"systemctl is-active --quiet {LLAMA_SERVER} && date +%s.%N; systemctl stop {LLAMA_SERVER}")
+    if stopped:
+        switch.stopped[host.name] = float(stopped[0])
+
+
+def _stop(state: State, host: Host, switch: Switch, units: list[str]) -> None:
+    for unit in units:
+        say(host, f"{unit} stops: this host is not to have it any more")
+        _must(state, host, f"systemctl stop {unit}")
+
+
+def _start(state: State, host: Host, switch: Switch, unit: str, ready: Ready, reasons: list[str]) -> None:
+    say(host, f"{unit} starts: {'; '.join(reasons)}")
+    _run_unit(state, host, switch, unit, switch.wanted[host.name], ready)
+
+
+def _take_back(state: State, host: Host, switch: Switch, unit: str, ready: Ready) -> None:
     """Put one unit back; without a state that answered before, there is nothing to run, and it is stopped."""
     verified = switch.seen[host.name].verified
-    if unit == RPC_SERVER:
-        run(state, host, f"systemctl stop {LLAMA_SERVER}")
     try:
+        if unit == RPC_SERVER:
+            _must(state, host, f"systemctl stop {LLAMA_SERVER} 2>/dev/null || true")
         if verified is None:
-            run(state, host, f"systemctl disable --now {unit}")
-        elif unit in verified.units and ready is not None:
+            _must(state, host, f"systemctl disable --now {unit} 2>/dev/null || true")
+        elif unit in verified.units:
+            lost = [name for name in switch.stranded if name != host.name]
+            if unit == LLAMA_SERVER and lost:
+                raise HostError(f"{unit} was not started, because {', '.join(lost)} could not go back.")
             say(host, f"{unit} goes back to {verified.release}")
-            _install(state, host, unit, verified)
-            since = ready(state, host)
-            if since is not None:
-                _report_downtime(host, switch, since)
+            _run_unit(state, host, switch, unit, verified, ready)
         switch.restored.add(host.name)
-    except HostError as error:
-        switch.restored.discard(host.name)
-        switch.stranded[host.name] = str(error)
-        complain(host, f"{host.name}: going back failed: {error}")
+    except Exception as error:
+        switch.stranded[host.name] = str(error) or type(error).__name__
+        complain(host, f"{host.name}: going back failed: {switch.stranded[host.name]}")
+
+
+def _run_unit(state: State, host: Host, switch: Switch, unit: str, wanted: HostState, ready: Ready) -> None:
+    """Put a unit in place, start it, and wait until it serves, as far as this host's roles know how to tell."""
+    _install(state, host, unit, wanted)
+    since = ready[unit](state, host, wanted.units[unit]) if unit in ready else None
+    if since is None:
+        return
+    stopped = switch.stopped.get(host.name)
+    say(host, "The endpoint answers." if stopped is None else f"The endpoint answers again; downtime {since - stopped:.1f} s.")
 
 
 def _install(state: State, host: Host, unit: str, wanted: HostState) -> None:
     """Put the unit's text in place, point `current` at the release, and start; whether it serves is asked afterwards."""
-    script = f"""set -e
-test -d {RELEASES}/{wanted.release}
-printf %s {shlex.quote(wanted.units[unit])} >/etc/systemd/system/{unit}.new
+    _must(
+        state,
+        host,
+        f"""set -e
+cd {RELEASES}/{wanted.release}
+printf %s {shlex.quote(wanted.units[unit].text)} >/etc/systemd/system/{unit}.new
 mv /etc/systemd/system/{unit}.new /etc/systemd/system/{unit}
 ln -sfn {RELEASES}/{wanted.release} {CURRENT}.new
 mv -T {CURRENT}.new {CURRENT}
 systemctl daemon-reload
 systemctl enable --quiet {unit}
-systemctl restart --no-block {unit}"""
-    answer = run(state, host, script)
+systemctl restart --no-block {unit}""",
+    )
+
+
+def _must(state: State, host: Host, command: str) -> list[str]:
+    """The output of a command that has to succeed."""
+    answer = run(state, host, command)
     if not answer.ok:
-        raise HostError(
-            f"{unit} of {wanted.release} could not be put in place ({' '.join(answer.errors) or 'its release is gone'})."
-        )
-
-
-def _report_downtime(host: Host, switch: Switch, since: float) -> None:
-    if switch.stopped is None:
-        say(host, "The endpoint answers.")
-    else:
-        say(host, f"The endpoint answers again; downtime {since - switch.stopped:.1f} s.")
-
-
-def _failed(switch: Switch, host: Host, reason: str) -> None:
-    switch.fail(host.name, reason)
-    complain(host, f"{host.name}: {reason}")
+        raise HostError(f"a step of the switch failed ({' '.join(answer.errors) or 'no reason was given'}).")
+    return answer.output
 
 
 def _write(path: str, text: str) -> StringCommand:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import IPv4Address
 
-from roles.base.machine import Machine
+from roles.base.machine import HOME, USER, Machine
 from roles.cluster.endpoints import resolve
 from roles.cluster.settings import Settings
 
@@ -109,7 +109,7 @@ class Plan:
 
 def make_plan(hosts: list[Host]) -> Plan:
     """Decide for all hosts at once; every reason against it is found, not only the first."""
-    refusals = _groups(hosts) + _commits(hosts)
+    refusals = group_problems({host.name: host.groups for host in hosts}) + _commits(hosts)
     for host in hosts:
         refusals += host_problems(host.name, host.machine, host.wants_sudo)
     addresses, problems = _addresses(hosts)
@@ -152,6 +152,10 @@ def host_problems(name: str, machine: Machine, wants_sudo: bool) -> list[str]:
         elif machine.sudo != "yes":
             why = machine.sudo or "there is no sudo"
             problems.append(f"sudo does not work without a password ({why}): allow it with NOPASSWD in /etc/sudoers.d.")
+    if machine.account not in ("", HOME):
+        problems.append(
+            f"it has a user `{USER}` already, whose home is {machine.account}: rename it, our services run as {USER}."
+        )
     if machine.architecture != "x86_64":
         problems.append(f"its architecture is {machine.architecture or 'unknown'}: only x86_64 is supported.")
     elif machine.cpu_level == "v1":
@@ -187,14 +191,18 @@ def cmake_options(settings: Settings, cpu_level: str) -> dict[str, str]:
     return options | settings.cmake_options
 
 
-def _groups(hosts: list[Host]) -> list[str]:
+def group_problems(groups: Mapping[str, frozenset[str]]) -> list[str]:
+    """What is wrong with the groups of the inventory.
+
+    :param groups: host → the groups that it is in
+    """
     problems = [
-        f"{host.name}: it is in no group that we know: put it into `{WORKERS}` or `{HEADS}`, or take it out."
-        for host in hosts
-        if not GROUPS & host.groups
+        f"{name}: it is in no group that we know: put it into `{WORKERS}` or `{HEADS}`, or take it out."
+        for name, found in groups.items()
+        if not GROUPS & found
     ]
     for group in (WORKERS, HEADS):
-        if not any(group in host.groups for host in hosts):
+        if not any(group in found for found in groups.values()):
             problems.append(f"inventory: the group `{group}` is empty: a cluster needs at least one host in it.")
     return problems
 

@@ -22,19 +22,33 @@ UNITS = (RPC_SERVER, LLAMA_SERVER)
 
 
 @dataclass(frozen=True)
+class Unit:
+    """A service that a host is to run.
+
+    :param text: of the unit file
+    :param listens: ``address:port`` on which it is to listen
+    :param endpoints: the RPC endpoints, ``address:port``, that it offers (a worker's own) or uses (a head's)
+    """
+
+    text: str
+    listens: str
+    endpoints: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class HostState:
     """What a host is to run.
 
     :param release: name of the folder below `RELEASES`
     :param commit: the llama.cpp commit of that release, 40 hexadecimal digits
     :param generation: the same on all hosts that were switched together, see `generation`
-    :param units: unit name → its text
+    :param units: by name
     """
 
     release: str
     commit: str
     generation: str
-    units: Mapping[str, str]
+    units: Mapping[str, Unit]
 
     def to_json(self) -> str:
         """One line."""
@@ -45,8 +59,9 @@ class HostState:
         """None where there is no state, or one that cannot be read."""
         try:
             data = json.loads(text)
-            return HostState(data["release"], data["commit"], data["generation"], dict(data["units"]))
-        except (ValueError, KeyError, TypeError):
+            units = {name: Unit(unit["text"], unit["listens"], tuple(unit["endpoints"])) for name, unit in data["units"].items()}
+            return HostState(data["release"], data["commit"], data["generation"], units)
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
 
@@ -116,7 +131,7 @@ class Seen:
 
 def reasons(unit: str, wanted: HostState, seen: Seen) -> list[str]:
     """Why a unit must be (re)started to be what is wanted; empty when it is."""
-    text = wanted.units.get(unit, "")
+    text = wanted.units[unit].text
     service = seen.services.get(unit, Service())
     found = []
     if service.file_digest != sha256(text.encode()).hexdigest():

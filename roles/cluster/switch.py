@@ -7,35 +7,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from roles.cluster.plan import Plan
-from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, lost_endpoints, reasons
+from roles.cluster.plan import HostPlan, Plan
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service, Unit, lost_endpoints, reasons, superfluous
 
 
 @dataclass
 class Switch:
     """
     :param plan: all hosts; the switch is theirs or nobody's
-    :param offered: host → unit → text, from the roles
+    :param offered: host → unit name → unit, from the roles
     :param wanted: host → what it is to run
     :param seen: host → what it showed before the switch
     :param failures: host → why its part failed; the first reason wins
     :param restored: hosts that went back after a failure
     :param stranded: host → why it could not go back
-    :param stopped: when the endpoint stopped answering: seconds since 1970 by the head's clock
+    :param stopped: head → when its endpoint stopped answering: seconds since 1970 by its own clock
     """
 
     plan: Plan
-    offered: dict[str, dict[str, str]] = field(default_factory=dict)
+    offered: dict[str, dict[str, Unit]] = field(default_factory=dict)
     wanted: dict[str, HostState] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     restored: set[str] = field(default_factory=set)
     stranded: dict[str, str] = field(default_factory=dict)
-    stopped: float | None = None
+    stopped: dict[str, float] = field(default_factory=dict)
 
-    def offer(self, host: str, unit: str, text: str) -> None:
+    def offer(self, host: str, name: str, unit: Unit) -> None:
         """A role says what its unit is to be on a host."""
-        self.offered.setdefault(host, {})[unit] = text
+        self.offered.setdefault(host, {})[name] = unit
 
     def fail(self, host: str, reason: str) -> None:
         self.failures.setdefault(host, reason)
@@ -43,37 +43,62 @@ class Switch:
     @property
     def missing(self) -> list[str]:
         """Hosts of the plan that have not got this far: while there is one, nothing may be switched."""
-        return [name for name in self.plan.hosts if name not in self.wanted or name not in self.seen]
+        return [name for name, plan in self.plan.hosts.items() if name not in self.seen or not self._is_complete(name, plan)]
+
+    def _is_complete(self, name: str, plan: HostPlan) -> bool:
+        return name in self.wanted and set(planned_units(plan)) <= set(self.wanted[name].units)
 
     def worker_reasons(self, host: str) -> list[str]:
-        """Why this worker must be restarted; a host that was no worker before has none to go back to."""
-        if not self.plan.hosts[host].worker or RPC_SERVER not in self.wanted[host].units:
+        """Why this worker must be restarted."""
+        if not self.plan.hosts[host].worker:
             return []
         return reasons(RPC_SERVER, self.wanted[host], self.seen[host])
 
     def head_reasons(self, host: str) -> list[str]:
         """Why this head must be restarted: itself, or a worker of its that is restarted or that it has lost."""
-        plan = self.plan.hosts[host]
-        if not plan.head or LLAMA_SERVER not in self.wanted[host].units:
+        if not self.plan.hosts[host].head:
             return []
+        endpoints = self.wanted[host].units[LLAMA_SERVER].endpoints
         found = reasons(LLAMA_SERVER, self.wanted[host], self.seen[host])
         if not found:
-            found = [f"its connection to {endpoint} is lost" for endpoint in lost_endpoints(plan.endpoints, self.seen[host])]
-        for name, other in self.plan.hosts.items():
-            if f"{other.address}:{other.rpc_port}" in plan.endpoints and self.worker_reasons(name):
+            found = [f"its connection to {endpoint} is lost" for endpoint in lost_endpoints(endpoints, self.seen[host])]
+        for name in self.workers_of(host):
+            if self.worker_reasons(name):
                 found.append(f"its worker {name} is restarted")
         return found
 
+    def workers_of(self, head: str) -> list[str]:
+        """The workers that a head is to use."""
+        endpoints = set(self.wanted[head].units[LLAMA_SERVER].endpoints)
+        return [
+            name
+            for name, plan in self.plan.hosts.items()
+            if plan.worker and endpoints & set(self.wanted[name].units[RPC_SERVER].endpoints)
+        ]
+
+    def superfluous(self, host: str) -> list[str]:
+        """Units of ours that this host has and should not have: it is no worker, or no head, any more."""
+        return superfluous(self.wanted[host], self.seen[host])
+
     def changed(self, host: str) -> bool:
         """Whether the switch touches this host."""
-        return not self.missing and bool(self.worker_reasons(host) or self.head_reasons(host))
+        if self.missing:
+            return False
+        return bool(self.worker_reasons(host) or self.head_reasons(host) or self.superfluous(host))
+
+    def moves(self, host: str) -> bool:
+        """Whether what this host ran becomes the release before: some host changes its release, and this one did not yet."""
+        verified = self.seen[host].verified
+        if verified is None or verified.generation == self.wanted[host].generation:
+            return False
+        pairs = [(self.seen[name].verified, self.wanted[name]) for name in self.wanted if name in self.seen]
+        return any(old is not None and old.release != new.release for old, new in pairs)
 
     def keep(self, host: str) -> frozenset[str]:
         """The releases that stay on a host after a good switch: what runs, and the one before."""
-        wanted, seen = self.wanted[host], self.seen[host]
-        moved = seen.verified is not None and seen.verified.generation != wanted.generation
-        before = seen.verified if moved else seen.before
-        return frozenset({wanted.release} | ({before.release} if before else set()))
+        seen = self.seen[host]
+        before = seen.verified if self.moves(host) else seen.before
+        return frozenset({self.wanted[host].release} | ({before.release} if before else set()))
 
     @property
     def obstacle(self) -> str:
@@ -83,7 +108,10 @@ class Switch:
         states = self.wanted.items()
         if len({state.generation for _, state in states}) > 1:
             who = ", ".join(f"{name} {state.commit[:12]}" for name, state in states)
-            return f"inventory: what the hosts would run does not belong together ({who}), so no host was switched."
+            return (
+                f"inventory: what the hosts would run does not belong together ({who}), so no host was switched:"
+                " run deploys/cluster.py, which brings all hosts to one commit."
+            )
         return ""
 
     @property
@@ -91,7 +119,7 @@ class Switch:
         """What runs after a failed switch, in one sentence."""
         if self.stranded:
             return f"{', '.join(self.stranded)} could not go back: look there, and run the deploy again."
-        new = [name for name in self.restored if self.seen[name].verified is None]
+        new = sorted(name for name in self.restored if self.seen[name].verified is None)
         if len(new) == len(self.restored):
             return "There was no release before to go back to, so the services were stopped; correct the cause and run again."
         if new:
@@ -99,3 +127,27 @@ class Switch:
                 f"The other hosts are back on the release before, which answers; the services of {', '.join(new)} were stopped."
             )
         return "Every host is back on the release before, which answers."
+
+
+def planned_units(plan: HostPlan) -> dict[str, tuple[str, ...]]:
+    """The units that a host is to have by the plan → the endpoints that each offers or uses."""
+    units: dict[str, tuple[str, ...]] = {}
+    if plan.worker:
+        units[RPC_SERVER] = (f"{plan.address}:{plan.rpc_port}",)
+    if plan.head:
+        units[LLAMA_SERVER] = plan.endpoints
+    return units
+
+
+def foreign_units(plan: HostPlan, seen: Seen) -> list[str]:
+    """What is wrong with a host that runs llama.cpp under our names already, one sentence each, without its name."""
+    return [
+        f"/etc/systemd/system/{unit} is not ours, and would be replaced: remove it, or rename it and its service."
+        for unit in planned_units(plan)
+        if (service := seen.services.get(unit, Service())).file_digest and not service.ours
+    ]
+
+
+def fits(plan: HostPlan, before: HostState) -> bool:
+    """Whether a host can go back to a state while the inventory, and with it the firewall, stays as it is."""
+    return planned_units(plan) == {name: unit.endpoints for name, unit in before.units.items()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from roles.cluster.state import RPC_SERVER
-from roles.firewall.rules import DROP_IN, RULES, TABLE, UNIT, UNIT_FILE
+from roles.firewall.rules import DROP_IN, HEADS, PORTS, RULES, TABLE, UNIT, UNIT_FILE, Access, read
 
 # The live table is compared with what the same nft makes of the file in an empty network namespace: a rule that somebody
 # took out, or a table that somebody flushed, shows, and there is nothing to remember.
@@ -14,6 +14,7 @@ COMMAND = f"""
 for file in {RULES} {UNIT_FILE} {DROP_IN}; do
     [ -f $file ] && echo "$file $(sha256sum <$file | cut -c -64)"
 done
+grep -axE '[[:space:]]*({PORTS}[{{}}0-9, ]+ accept|{HEADS}[{{}}0-9., ]+)' {RULES} 2>/dev/null
 systemctl show {UNIT} --property=UnitFileState
 systemctl show {UNIT} nftables.service --property=NeedDaemonReload | grep -q yes && echo "reload owed"
 systemctl is-active --quiet {RPC_SERVER} && echo "port served"
@@ -29,6 +30,7 @@ class Guard:
     """What a host shows.
 
     :param files: path → SHA-256 of those of our files that are there
+    :param access: what our rules let in
     :param enabled: the rules are loaded at boot
     :param reload_owed: a unit file is newer than what systemd has read
     :param loaded: there is a live table of ours
@@ -37,6 +39,7 @@ class Guard:
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
+    access: Access = field(default_factory=Access)
     enabled: bool = False
     reload_owed: bool = False
     loaded: bool = False
@@ -50,6 +53,7 @@ def parse(lines: Sequence[str]) -> Guard:
     words = [line.split(" ", 1) for line in found if line.startswith("/") and " " in line]
     return Guard(
         files=dict(words),
+        access=read(found),
         enabled="UnitFileState=enabled" in found,
         reload_owed="reload owed" in found,
         loaded="table loaded" in found,

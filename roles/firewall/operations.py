@@ -12,14 +12,25 @@ from pyinfra.api import StringCommand, operation
 from roles.base.operations import Commands
 from roles.cluster.plan import HostPlan
 from roles.firewall.facts import GuardFact
-from roles.firewall.rules import DROP_IN, RULES, TABLE, UNIT, rules, units
+from roles.firewall.guard import Guard
+from roles.firewall.rules import DROP_IN, RULES, TABLE, UNIT, Access, access, rules, units
 
 
 @operation()
 def guard(plan: HostPlan) -> Commands:
     """The RPC port answers the worker's heads alone: now, after a boot, and after a restart of nftables or Docker."""
+    yield from _guard(host.get_fact(GuardFact), access(plan))
+
+
+@operation()
+def guard_both(plan: HostPlan) -> Commands:
+    """As `guard`, and what is guarded now stays guarded: a server on another port may serve there, for another head."""
     seen = host.get_fact(GuardFact)
-    wanted = {RULES: rules(plan), **units()}
+    yield from _guard(seen, seen.access | access(plan))
+
+
+def _guard(seen: Guard, wanted_access: Access) -> Commands:
+    wanted = {RULES: rules(wanted_access), **units()}
     outdated = [path for path, text in wanted.items() if seen.files.get(path) != sha256(text.encode()).hexdigest()]
     for path in outdated:
         yield _write(path, wanted[path])

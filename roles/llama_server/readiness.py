@@ -8,15 +8,13 @@ from pyinfra.api.state import State
 from roles.base.remote import HostError, run, say
 from roles.base.sight import Sight
 from roles.base.watch import Watch
-from roles.cluster.plan import HostPlan
-from roles.cluster.state import LLAMA_SERVER
+from roles.cluster.state import LLAMA_SERVER, Unit
 from roles.llama_server import completion
 from roles.llama_server.journal import diagnosis
 from roles.llama_server.settings import Settings
-from roles.llama_server.unit import address, url
 
 
-def answers(state: State, host: Host, plan: HostPlan, settings: Settings) -> float:
+def answers(state: State, host: Host, unit: Unit, settings: Settings) -> float:
     """Wait until the model is loaded, ask it, and see that every worker takes part.
 
     Neither a successful start nor /health says this: a head may come up without a worker, or with one that computes nonsense.
@@ -24,23 +22,22 @@ def answers(state: State, host: Host, plan: HostPlan, settings: Settings) -> flo
     :return: when the answer was there, in seconds since 1970 by the host's clock
     :raises HostError: it does not get that far in time, or answers wrongly; the text says why
     """
-    watch = Watch(state, host, LLAMA_SERVER, lambda lines: diagnosis(lines, plan.endpoints))
-    wanted = f"{address(plan, settings)}:{plan.http_port}"
+    watch = Watch(state, host, LLAMA_SERVER, lambda lines: diagnosis(lines, unit.endpoints))
 
     def ready(sight: Sight) -> bool:
-        if sight.listening and wanted not in sight.listening:
+        if sight.listening and unit.listens not in sight.listening:
             found = ", ".join(sorted(sight.listening))
-            raise HostError(f"{LLAMA_SERVER} listens on {found} instead of {wanted}: look for a drop-in of its unit.")
-        return bool(sight.listening) and _healthy(state, host, plan, settings)
+            raise HostError(f"{LLAMA_SERVER} listens on {found} instead of {unit.listens}: look for a drop-in of its unit.")
+        return bool(sight.listening) and _healthy(state, host, unit)
 
     watch.wait(settings.start_timeout, ready, _doing)
-    answer = _ask(state, host, plan, settings, watch)
-    _complete(plan, watch.look())
+    answer = _ask(state, host, unit, settings, watch)
+    _complete(unit, watch.look())
     return answer
 
 
-def _ask(state: State, host: Host, plan: HostPlan, settings: Settings, watch: Watch) -> float:
-    question = completion.command(url(plan, settings), settings.check_prompt, settings.check_timeout)
+def _ask(state: State, host: Host, unit: Unit, settings: Settings, watch: Watch) -> float:
+    question = completion.command(_url(unit), settings.check_prompt, settings.check_timeout)
     answer = run(state, host, question, timeout=settings.check_timeout + 10)
     if not answer.ok:
         raise HostError(f"{LLAMA_SERVER} could not be asked ({' '.join(answer.errors) or 'no reason was given'}).")
@@ -58,17 +55,22 @@ def _ask(state: State, host: Host, plan: HostPlan, settings: Settings, watch: Wa
     return found.time
 
 
-def _complete(plan: HostPlan, sight: Sight) -> None:
-    lost = [endpoint for endpoint in plan.endpoints if endpoint not in sight.peers]
+def _complete(unit: Unit, sight: Sight) -> None:
+    lost = [endpoint for endpoint in unit.endpoints if endpoint not in sight.peers]
     if lost:
         raise HostError(
             f"{LLAMA_SERVER} answers without its worker {', '.join(lost)}: see whether rpc-server.service runs there."
         )
 
 
-def _healthy(state: State, host: Host, plan: HostPlan, settings: Settings) -> bool:
-    curl = f"curl --silent --max-time 5 --output /dev/null --write-out '%{{http_code}}' {url(plan, settings)}/health; true"
+def _healthy(state: State, host: Host, unit: Unit) -> bool:
+    curl = f"curl --silent --max-time 5 --output /dev/null --write-out '%{{http_code}}' {_url(unit)}/health; true"
     return run(state, host, curl, timeout=30).output[:1] == ["200"]
+
+
+def _url(unit: Unit) -> str:
+    """Where the host itself reaches its endpoint, without a slash at the end."""
+    return f"http://{unit.listens.replace('0.0.0.0', '127.0.0.1')}"
 
 
 def _doing(sight: Sight) -> str:

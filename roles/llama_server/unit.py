@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 
 from roles.base.units import render as render_template
 from roles.cluster.plan import HostPlan
-from roles.cluster.state import CURRENT, LLAMA_SERVER, marked
+from roles.cluster.state import CURRENT, LLAMA_SERVER, Unit, marked
 from roles.llama_cpp.flags import Option, arguments
 from roles.llama_server.settings import EVERY_NETWORK, Settings
 
@@ -29,12 +29,6 @@ def address(plan: HostPlan, settings: Settings) -> IPv4Address:
     if settings.host is not None:
         return settings.host
     return EVERY_NETWORK if settings.listen_on_every_network else plan.address
-
-
-def url(plan: HostPlan, settings: Settings) -> str:
-    """Where the host itself reaches its endpoint, without a slash at the end."""
-    found = address(plan, settings)
-    return f"http://{plan.address if found == EVERY_NETWORK else found}:{plan.http_port}"
 
 
 def options(plan: HostPlan, settings: Settings, model: str) -> list[Option]:
@@ -78,3 +72,9 @@ def render(plan: HostPlan, settings: Settings, program: str, model: str) -> str:
         start_timeout=WAIT_FOR_WORKERS + 30,
     )
     return marked(text, plan.release)
+
+
+def unit(plan: HostPlan, settings: Settings, program: str, model: str) -> Unit:
+    """What the switch is offered; the arguments are those of `render`."""
+    text = render(plan, settings, program, model)
+    return Unit(text, f"{address(plan, settings)}:{plan.http_port}", plan.endpoints)

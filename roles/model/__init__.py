@@ -7,9 +7,9 @@ Never deleted: files in place, and files of a model that the inventory does not 
 from pyinfra import host
 from pyinfra.api import deploy
 
-from roles.base import USER
 from roles.base.download import problems
 from roles.base.facts import DownloadsFact
+from roles.base.machine import USER
 from roles.base.operations import verified_downloads
 from roles.base.settings import HostSettings
 from roles.cluster.plan import HostPlan

@@ -13,7 +13,7 @@ from roles.cluster.state import RPC_SERVER
 from roles.llama_cpp.facts import ReleasesFact
 from roles.llama_cpp.flags import unknown_flags
 from roles.rpc_server.settings import Settings
-from roles.rpc_server.unit import TARGET, options, render
+from roles.rpc_server.unit import TARGET, options, unit
 
 
 @operation()
@@ -29,5 +29,5 @@ def offer(plan: HostPlan, settings: Settings) -> Commands:
     if unknown:
         yield fails("\n".join(f"{host.name}: {sentence}" for sentence in unknown))
         return
-    current_switch().offer(host.name, RPC_SERVER, render(plan, settings, manifest.programs[TARGET]))
+    current_switch().offer(host.name, RPC_SERVER, unit(plan, settings, manifest.programs[TARGET]))
     host.noop("its unit is offered to the switch")

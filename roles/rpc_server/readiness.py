@@ -8,23 +8,20 @@ from pyinfra.api.state import State
 from roles.base.remote import HostError, say
 from roles.base.sight import Sight
 from roles.base.watch import Watch
-from roles.cluster.plan import HostPlan
-from roles.cluster.state import RPC_SERVER
-from roles.rpc_server.settings import Settings
-from roles.rpc_server.unit import address
+from roles.cluster.state import RPC_SERVER, Unit
 
 TIMEOUT = 30
 """Seconds until a worker must listen; a GPU's driver was seen to take several of them."""
 
 
-def listening(state: State, host: Host, plan: HostPlan, settings: Settings) -> None:
+def listening(state: State, host: Host, unit: Unit) -> None:
     """Wait until the RPC server itself listens where it should, without connecting to it: it serves one client at a time.
 
     Its exit status says nothing (it ends with 0 when it cannot bind), and neither does a successful start.
 
     :raises HostError: it does not listen within `TIMEOUT`, listens elsewhere, or ends; the text holds its journal's reason
     """
-    wanted = f"{address(plan, settings)}:{plan.rpc_port}"
+    wanted = unit.listens
 
     def ready(sight: Sight) -> bool:
         if sight.listening - {wanted}:

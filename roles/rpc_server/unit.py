@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 
 from roles.base.units import render as render_template
 from roles.cluster.plan import HostPlan
-from roles.cluster.state import CURRENT, RPC_SERVER, marked
+from roles.cluster.state import CURRENT, RPC_SERVER, Unit, marked
 from roles.llama_cpp.flags import Option, arguments
 from roles.rpc_server.settings import EVERY_NETWORK, Settings
 
@@ -45,3 +45,9 @@ def render(plan: HostPlan, settings: Settings, program: str) -> str:
         environment=settings.environment,
     )
     return marked(text, plan.release)
+
+
+def unit(plan: HostPlan, settings: Settings, program: str) -> Unit:
+    """What the switch is offered; the arguments are those of `render`."""
+    endpoint = f"{plan.address}:{plan.rpc_port}"
+    return Unit(render(plan, settings, program), f"{address(plan, settings)}:{plan.rpc_port}", (endpoint,))

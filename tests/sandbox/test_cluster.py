@@ -17,7 +17,7 @@ import pexpect
 import pytest
 
 from tests.conftest import pyinfra_command
-from tests.sandbox.conftest import INVENTORY, NEW, OLD, ROOT, Machine, Sandbox, Watch, changes, kill_group
+from tests.sandbox.conftest import INVENTORY, NEW, OLD, ROOT, Machine, Sandbox, Watch, changes, kill
 
 DOWNTIME = re.compile(r"downtime (\d+\.\d) s")
 BUILD_UNIT = "gpuquilt-build-*"
@@ -68,7 +68,7 @@ def build_of_the_older_commit(sandbox: Sandbox) -> Iterator[subprocess.Popen[byt
             time.sleep(1)
         yield process
     finally:
-        kill_group(process)
+        kill(process)
 
 
 def test_a_run_killed_in_the_middle_of_the_build_is_finished_by_the_next(sandbox: Sandbox) -> None:
@@ -76,7 +76,7 @@ def test_a_run_killed_in_the_middle_of_the_build_is_finished_by_the_next(sandbox
         sandbox.head.out(f"rm -r /opt/llama.cpp/releases/{OLD[:12]}-*")
     began = sandbox.head.out("date +%s")
     with build_of_the_older_commit(sandbox) as process:
-        kill_group(process)
+        kill(process)
     # The build goes on without its run: the next run follows it, and starts no second one.
     assert sandbox.head.out(f"systemctl is-active '{BUILD_UNIT}'") == "active"
     assert sandbox.commits() == {NEW[:12]}
@@ -143,9 +143,9 @@ def test_two_releases_are_kept(sandbox: Sandbox) -> None:
 
 
 def test_a_switch_whose_head_does_not_answer_goes_back(sandbox: Sandbox) -> None:
-    """The head of the new release wants an API key that nobody has: it runs, it is healthy, and it answers nobody."""
+    """The new head wants an API key that nobody has: it runs, it is healthy, and it answers nobody."""
     sandbox.at(OLD)
-    ended = sandbox.deploy("--data", f"commit={NEW}", "--data", 'llama_server_extra_arguments=["--api-key", "nobody has it"]')
+    ended = sandbox.deploy("--data", f"commit={NEW}", "--data", 'llama_server_environment={"LLAMA_API_KEY": "nobody has it"}')
     assert ended.status != 0
     assert "gq-head" in ended.text
     assert "Every host is back on the release before, which answers." in ended.text
@@ -183,7 +183,7 @@ def test_a_run_killed_between_switch_and_restart_is_finished_by_the_next(sandbox
                     break
                 time.sleep(0.5)
         finally:
-            kill_group(process)
+            kill(process)
         assert OLD[:12] in sandbox.w1.out("readlink /opt/llama.cpp/current")
         assert NEW[:12] in sandbox.w1.running("rpc-server")
     sandbox.at(OLD)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from tests.conftest import run
-from tests.sandbox.conftest import ROOT, Sandbox, changes
+from tests.sandbox.conftest import NEW, ROOT, Sandbox, changes
+from tests.sandbox.test_access import bare
 
 INVENTORY = """
 workers = [
@@ -18,19 +21,22 @@ workers = [
 heads = [("gq-head", {{"ssh_hostname": "{head}", "ssh_user": "root", "ssh_key": "/root/.ssh/sandbox"}})]
 all = ([*workers, *heads], {data})
 """
-PACKAGES = ("pyinfra>=3.10,<3.11", "pydantic>=2.11,<3", "jinja2>=3.1,<4", "pyyaml>=6,<7", "requests>=2.32,<3")
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
 
 
 def test_the_controller_is_a_worker_of_its_own_cluster(sandbox: Sandbox, tmp_path: Path) -> None:
+    """It has to build, to put firewall and service in place on itself, and to switch the others with it."""
+    sandbox.at(NEW)
     install_controller(sandbox, tmp_path)
-    before = sandbox.services()
     deploy = "cd /root/gpuquilt && venv/bin/pyinfra {} -y inventories/here.py deploys/cluster.py"
     try:
-        ended = sandbox.w1.ssh(deploy.format(""), timeout=300)
+        bare(sandbox.w1)
+        ended = sandbox.w1.ssh(deploy.format(""), timeout=600)
         assert ended.status == 0, ended.text
         again = sandbox.w1.ssh(deploy.format("--json"), timeout=300)
         assert changes(again) == {}
-        assert sandbox.services() == before
+        assert sandbox.commits() == {NEW[:12]}
+        assert "Paris" in sandbox.ask()
     finally:
         sandbox.w1.out("rm -rf /root/gpuquilt /root/wheels /root/.ssh/sandbox")
         assert sandbox.deploy().status == 0
@@ -54,7 +60,7 @@ def install_controller(sandbox: Sandbox, folder: Path) -> None:
     sandbox.w1.out("install -m 600 /root/sandbox /root/.ssh/sandbox && rm /root/sandbox")
     sandbox.w1.out(
         "cd /root/gpuquilt && python3 -m venv venv"
-        " && venv/bin/pip install --quiet --no-index --find-links /root/wheels pyinfra pydantic jinja2 pyyaml requests",
+        " && venv/bin/pip install --quiet --no-index --find-links /root/wheels " + shlex.join(PACKAGES),
         timeout=300,
     )
     text = INVENTORY.format(w2=sandbox.w2.address, head=sandbox.head.address, data=settings_of_the_sandbox())

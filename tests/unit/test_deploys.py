@@ -104,6 +104,9 @@ def assert_refused(run: Run, *sentences: str) -> None:
     assert len(run.commands) == len({name for name, _ in run.commands})
 
 
+UNUSABLE = ["@fake/w1:50052", "[2001:db8::1]:50052", ":50052", "192.0.2.12:0", "192.0.2.12:50052 "]
+
+
 def test_every_fault_in_settings_and_hosts_is_found_at_once(tmp_path: Path) -> None:
     password = {"user": "1000", "sudo": "sudo: a password is required"}
     run = deploy(
@@ -113,7 +116,7 @@ def test_every_fault_in_settings_and_hosts_is_found_at_once(tmp_path: Path) -> N
                 fake("w1", **GOOD | {"commit": "2222222"}),
                 fake("w2", **GOOD, rpc_prot=50053, http_port="eighty", endpoints="w1:50052"),
             ],
-            heads=[fake("head", password, network=NETWORK, _sudo=True, **MODEL)],
+            heads=[fake("head", password, network=NETWORK, _sudo=True, endpoints=UNUSABLE, **MODEL)],
             desks=[fake("lost", {"user": "1000"}, colour="red", **GOOD)],
         )
     )
@@ -122,16 +125,40 @@ def test_every_fault_in_settings_and_hosts_is_found_at_once(tmp_path: Path) -> N
         r"@fake/w1: commit = '2222222' is not valid \(.*\): the llama.cpp commit that every host runs: all 40 hex.*\.",
         r"@fake/w2: there is no setting 'rpc_prot': did you mean 'rpc_port'\?",
         r"@fake/w2: http_port = 'eighty' is not valid \(.*\): the TCP port .*\.",
-        r"@fake/w2: endpoints = 'w1:50052' is not valid \(a list is needed\): .* each as host:port .*\.",
+        r"@fake/w2: endpoints = 'w1:50052' is not valid \(Input should be a valid list\): .* each as host:port .*\.",
+        r"@fake/head: endpoints = '\[2001:db8::1\]:50052' is not valid \(it is IPv6, .*\): .* each as host:port .*\.",
+        r"@fake/head: endpoints = ':50052' is not valid \(it has no host\): .*\.",
+        r"@fake/head: endpoints = '192.0.2.12:0' is not valid \(it has no port from 1 to 65535\): .*\.",
+        r"@fake/head: endpoints = '192.0.2.12:50052 ' is not valid \(it has white space in it\): .*\.",
         r"@fake/head: the setting commit is missing: .*\.",
         r"@fake/head: sudo does not work without a password \(sudo: a password is required\): allow it with NOPASSWD .*\.",
         r"@fake/lost: there is no setting 'colour': take it out, .*\.",
+        r"@fake/lost: it is in no group that we know: put it into `workers` or `heads`, or take it out\.",
         r"@fake/lost: we are not root there: log in as root .*\.",
     )
 
 
+def test_arguments_of_single_operations_are_refused_as_data(tmp_path: Path) -> None:
+    """With this one pyinfra would go on after any failure."""
+    run = deploy(good_inventory(tmp_path), "--data", "_ignore_errors=true")
+    who = ", ".join(f"@fake/{name}" for name in ("w1", "w2", "head"))
+    assert_refused(run, rf"{who}: _ignore_errors would hold for every step of the run, failed ones included: take it out\.")
+
+
+def test_a_service_of_the_users_own_is_not_replaced(tmp_path: Path) -> None:
+    theirs = {SEEN: ["rpc-server.service ActiveState=active", f"rpc-server.service file={'f' * 64}"]}
+    run = deploy(
+        inventory(
+            tmp_path, workers=[fake("w1", answers=theirs, **GOOD), fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)]
+        )
+    )
+    assert run.ended.status != 0
+    assert "@fake/w1: /etc/systemd/system/rpc-server.service is not ours, and would be replaced: remove it" in run.ended.text
+    assert "Starting operation" not in run.ended.text
+
+
 def test_every_fault_of_the_cluster_is_found_at_once(tmp_path: Path) -> None:
-    endpoints = ["192.0.2.11:50052", "@fake/w1:50052", "[2001:db8::1]:50052", ":50052", "192.0.2.12:0", "192.0.2.12:50052 "]
+    endpoints = ["192.0.2.11:50052", "@fake/w1:50052", "w9:50052"]
     run = deploy(
         inventory(
             tmp_path,
@@ -146,10 +173,7 @@ def test_every_fault_of_the_cluster_is_found_at_once(tmp_path: Path) -> None:
         r"inventory: `commit` differs between hosts \(.*\): every host runs the same one, so set it for the group `all`\.",
         r"@fake/w2: its architecture is aarch64: only x86_64 is supported\.",
         r"@fake/head: endpoint '@fake/w1:50052' is listed twice: take one out, .*\.",
-        r"@fake/head: endpoint '\[2001:db8::1\]:50052' is IPv6, .*\.",
-        r"@fake/head: endpoint ':50052' has no host: .*\.",
-        r"@fake/head: endpoint '192.0.2.12:0' has no port from 1 to 65535: .*\.",
-        r"@fake/head: endpoint '192.0.2.12:50052 ' has white space in it: .*\.",
+        r"@fake/head: endpoint 'w9:50052' names no worker of this inventory .*\.",
     )
 
 
@@ -190,22 +214,23 @@ from pyinfra.operations import server
 from roles import cluster
 from roles.base.remote import HostError
 from roles.cluster.look import look
-from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, Unit
+from roles.cluster.switch import planned_units
 
 seen = look([])
 plan = seen.plan.hosts[host.name]
 server.shell(name="Build", commands=["build the release"])
 broken = [host.name] if host.data.get("_broken") else []
 
-def ready(state, host):
+def ready(state, host, unit):
     if broken:
         broken.clear()
         raise HostError("it does not answer.")
     return 103.5 if plan.head else None
 
-unit = RPC_SERVER if plan.worker else LLAMA_SERVER
-seen.switch.offer(host.name, unit, f"[Service]\\n# {plan.release}\\n")
-cluster.switch({unit: ready})
+for name, endpoints in planned_units(plan).items():
+    seen.switch.offer(host.name, name, Unit(f"[Service]\\n# {plan.release}\\n", "192.0.2.1:1", endpoints))
+cluster.switch(dict.fromkeys(planned_units(plan), ready))
 """
 SEEN = "basename"
 STOP = f"systemctl stop {LLAMA_SERVER}"
@@ -226,7 +251,11 @@ def states(commit: str) -> dict[str, HostState]:
     found = wanted(good_plan(commit=commit))
     together = generation(state.release for state in found.values())
     return {
-        name: replace(state, generation=together, units=dict.fromkeys(state.units, f"[Service]\n# {state.release}\n"))
+        name: replace(
+            state,
+            generation=together,
+            units={unit: replace(there, text=f"[Service]\n# {state.release}\n") for unit, there in state.units.items()},
+        )
         for name, state in found.items()
     }
 
@@ -234,13 +263,13 @@ def states(commit: str) -> dict[str, HostState]:
 def runs(state: HostState) -> dict[str, Any]:
     """Answers of a host that runs a state, and knows that it answered."""
     lines = [f"current {state.release}", f"verified {state.to_json()}"]
-    for unit, text in state.units.items():
+    for unit, there in state.units.items():
         properties = {
             "ActiveState": "active",
             "SubState": "running",
             "UnitFileState": "enabled",
             "ours": "yes",
-            "file": sha256(text.encode()).hexdigest(),
+            "file": sha256(there.text.encode()).hexdigest(),
             "program": f"{RELEASES}/{state.release}/bin/program",
         }
         lines += [f"{unit} {key}={value}" for key, value in properties.items()]

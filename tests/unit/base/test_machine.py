@@ -12,6 +12,7 @@ from roles.base.machine import COMMAND, V2_FLAGS, V3_FLAGS, Machine, cpu_level, 
 DEBIAN = [
     "user 1000",
     "sudo sudo: a password is required",
+    "account /home/llama",
     "architecture x86_64",
     "boot_id 6ba0e7f1-7a4c-4b1a-9d53-0f6f3f1f4d11",
     "systemd yes",
@@ -28,6 +29,7 @@ def test_a_debian_host_reached_as_a_user_whose_sudo_wants_a_password() -> None:
     assert parse(DEBIAN) == Machine(
         root=False,
         sudo="sudo: a password is required",
+        account="/home/llama",
         architecture="x86_64",
         boot_id="6ba0e7f1-7a4c-4b1a-9d53-0f6f3f1f4d11",
         systemd=True,

@@ -10,7 +10,8 @@ from typing import Any
 from roles.base.machine import Machine
 from roles.cluster.plan import Host, Plan, make_plan
 from roles.cluster.settings import Settings
-from roles.cluster.state import LLAMA_SERVER, RELEASES, RPC_SERVER, HostState, Seen, Service, generation, mark_of, marked
+from roles.cluster.state import RELEASES, HostState, Seen, Service, Unit, generation, mark_of, marked
+from roles.cluster.switch import planned_units
 
 OLDER = "1" * 40
 NEWER = "2" * 40
@@ -22,6 +23,7 @@ def machine(*addresses: str, **changes: Any) -> Machine:
     good: dict[str, Any] = {
         "root": True,
         "sudo": "yes",
+        "account": "",
         "architecture": "x86_64",
         "boot_id": addresses[0] if addresses else "",
         "systemd": True,
@@ -61,14 +63,18 @@ def good_plan(**settings: Any) -> Plan:
     return plan
 
 
+def offered(name: str, release: str, endpoints: tuple[str, ...] = ()) -> Unit:
+    """A unit as short as can be."""
+    return Unit(marked(f"[Unit]\nDescription={name}\n[Service]\nExecStart=/bin/true\n", release), "192.0.2.1:1", endpoints)
+
+
 def wanted(plan: Plan) -> dict[str, HostState]:
     """What the hosts of a plan are to run, with units as short as can be."""
     releases = [there.release for there in plan.hosts.values()]
     states = {}
     for name, there in plan.hosts.items():
-        units = [unit for unit, is_wanted in ((RPC_SERVER, there.worker), (LLAMA_SERVER, there.head)) if is_wanted]
-        texts = {unit: marked(f"[Unit]\nDescription={unit}\n[Service]\nExecStart=/bin/true\n", there.release) for unit in units}
-        states[name] = HostState(there.release, there.commit, generation(releases), texts)
+        units = {unit: offered(unit, there.release, endpoints) for unit, endpoints in planned_units(there).items()}
+        states[name] = HostState(there.release, there.commit, generation(releases), units)
     return states
 
 
@@ -76,7 +82,7 @@ def running(state: HostState, connections: Iterable[str] = (), before: HostState
     """What a host shows that runs a state, connected to some peers."""
     return Seen(
         current=state.release,
-        services={unit: service(state.release, text) for unit, text in state.units.items()},
+        services={name: service(state.release, unit.text) for name, unit in state.units.items()},
         connections=tuple(("ESTAB", peer) for peer in connections),
         verified=state,
         before=before,

@@ -37,6 +37,8 @@ def test_a_commit_and_a_network_are_enough() -> None:
         ("http_port", 65536, "1 to 65535"),
         ("endpoints", "w1:50052", "each as host:port"),
         ("endpoints", [7], "each as host:port"),
+        ("endpoints", [":50052"], "each as host:port"),
+        ("cmake_options", {"A=1; touch /tmp/x; #": "ON"}, "a dictionary such as"),
         ("backend", "cuda", "what computes on this host: cpu"),
         ("web_ui", "perhaps", "true or false"),
         ("cmake_options", ["GGML_LTO"], "a dictionary such as {'GGML_LTO': 'ON'}"),

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.cluster.seen import BEFORE, COMMAND, VERIFIED, parse
-from roles.cluster.state import CURRENT, LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service
+from roles.cluster.state import CURRENT, LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service, Unit
 from tests.unit.cluster.examples import NEWER, OLDER
 
-STATE = HostState("release-2", NEWER, "aaaa", {RPC_SERVER: '[Unit]\n[Service]\nEnvironment="A=\\x41 \\"b\\"" %%\n'})
-OLD_STATE = HostState("release-1", OLDER, "bbbb", {RPC_SERVER: "[Unit]\n"})
+TEXT = '[Unit]\n[Service]\nEnvironment="A=\\x41 \\"b\\"" %%\n'
+STATE = HostState("release-2", NEWER, "aaaa", {RPC_SERVER: Unit(TEXT, "192.0.2.11:50052", ())})
+OLD_STATE = HostState("release-1", OLDER, "bbbb", {RPC_SERVER: Unit("[Unit]\n", "192.0.2.11:50052", ())})
 
 HEAD = [
     "current 222222222222-debian13-v3-cpu-head-aaaaaa",

@@ -12,6 +12,7 @@ from roles.cluster.state import (
     HostState,
     Seen,
     Service,
+    Unit,
     generation,
     lost_endpoints,
     mark_of,
@@ -22,7 +23,7 @@ from roles.cluster.state import (
 from tests.unit.cluster.examples import NEWER, running
 
 UNIT = "[Unit]\nDescription=RPC\n[Service]\nExecStart=/bin/true\n"
-WANTED = HostState("release-2", NEWER, "aaaa", {RPC_SERVER: marked(UNIT, "release-2")})
+WANTED = HostState("release-2", NEWER, "aaaa", {RPC_SERVER: Unit(marked(UNIT, "release-2"), "192.0.2.11:50052", ())})
 SEEN = running(WANTED)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -75,8 +76,8 @@ def test_a_process_that_outlived_a_run_which_died_between_switch_and_restart_is_
     assert reasons(RPC_SERVER, WANTED, change(program=old, mark="0" * 16)) == ["the running process is another release"]
 
 
-@given(TEXT, TEXT, TEXT, st.dictionaries(TEXT, TEXT))
-def test_a_state_survives_being_written_and_read(release: str, commit: str, name: str, units: dict[str, str]) -> None:
+@given(TEXT, TEXT, TEXT, st.dictionaries(TEXT, st.builds(Unit, TEXT, TEXT, st.tuples(TEXT))))
+def test_a_state_survives_being_written_and_read(release: str, commit: str, name: str, units: dict[str, Unit]) -> None:
     state = HostState(release, commit, name, units)
     assert "\n" not in state.to_json()
     assert HostState.from_json(state.to_json()) == state
@@ -88,7 +89,12 @@ def test_reading_a_damaged_state_never_raises(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "null", "[]", "7", "{}", '{"release": "r"}', '{"release": "r", "commit": "c", "generation": "g", "units": 7}']
+    "text",
+    [
+        *("", "null", "[]", "7", "{}", '{"release": "r"}'),
+        '{"release": "r", "commit": "c", "generation": "g", "units": 7}',
+        '{"release": "r", "commit": "c", "generation": "g", "units": {"rpc-server.service": "text"}}',
+    ],
 )
 def test_a_state_that_cannot_be_read_is_none(text: str) -> None:
     assert HostState.from_json(text) is None

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from roles.cluster.plan import make_plan
-from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, superfluous
-from roles.cluster.switch import Switch
-from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, host, machine, running, wanted, worker
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service
+from roles.cluster.switch import Switch, fits, foreign_units
+from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, host, machine, offered, running, wanted, worker
 
 ENDPOINTS = ("192.0.2.11:50052", "192.0.2.12:50052")
 PLAN = good_plan()
@@ -79,13 +79,61 @@ def test_two_heads_are_restarted_each_for_its_own_worker() -> None:
 
 
 @pytest.mark.parametrize("unit", [RPC_SERVER, LLAMA_SERVER])
-def test_going_back_to_a_time_when_a_host_had_fewer_parts_starts_only_what_it_had(unit: str) -> None:
+def test_a_host_can_only_go_back_to_what_fits_the_inventory(unit: str) -> None:
     plan = make_plan([host("laptop", ["workers", "heads"], machine("192.0.2.10"))])
     now = wanted(plan)["laptop"]
-    before = replace(now, units={name: text for name, text in now.units.items() if name != unit})
-    switch = Switch(plan, wanted={"laptop": before}, seen={"laptop": running(now, ["192.0.2.10:50052"])})
-    assert touched(switch) == {}
-    assert superfluous(before, switch.seen["laptop"]) == [unit]
+    fewer = replace(now, units={name: found for name, found in now.units.items() if name != unit})
+    elsewhere = replace(now, units={**now.units, unit: replace(now.units[unit], endpoints=("192.0.2.10:50053",))})
+    assert fits(plan.hosts["laptop"], now)
+    assert not fits(plan.hosts["laptop"], fewer)
+    assert not fits(plan.hosts["laptop"], elsewhere)
+
+
+@pytest.mark.parametrize("unit", [RPC_SERVER, LLAMA_SERVER])
+def test_a_host_that_was_offered_less_than_it_is_to_have_is_missing(unit: str) -> None:
+    """As after a failure that somebody had pyinfra ignore: what runs must not be taken for superfluous."""
+    plan = make_plan([host("laptop", ["workers", "heads"], machine("192.0.2.10"))])
+    now = wanted(plan)["laptop"]
+    fewer = replace(now, units={name: found for name, found in now.units.items() if name != unit})
+    switch = Switch(plan, wanted={"laptop": fewer}, seen={"laptop": running(now, ["192.0.2.10:50052"])})
+    assert switch.missing == ["laptop"]
+    assert "no host was switched" in switch.obstacle
+    assert not switch.changed("laptop")
+
+
+def test_a_host_that_is_no_worker_any_more_is_changed() -> None:
+    both = wanted(make_plan([host("laptop", ["workers", "heads"], machine("192.0.2.10")), worker()]))["laptop"]
+    plan = make_plan([head("laptop", "192.0.2.10"), worker()])
+    states = wanted(plan)
+    switch = Switch(plan, wanted=states, seen={"laptop": running(both, ENDPOINTS[:1]), "w1": running(states["w1"])})
+    assert switch.superfluous("laptop") == [RPC_SERVER]
+    assert switch.changed("laptop")
+
+
+def test_a_unit_of_somebody_else_is_not_replaced() -> None:
+    theirs = Seen(services={RPC_SERVER: Service(file_digest="f" * 64, ours=False)})
+    assert foreign_units(PLAN.hosts["w1"], theirs) == [
+        "/etc/systemd/system/rpc-server.service is not ours, and would be replaced: remove it, or rename it and its service."
+    ]
+    assert foreign_units(PLAN.hosts["head"], theirs) == []
+    assert foreign_units(PLAN.hosts["w1"], running(NEW["w1"])) == []
+
+
+def test_a_new_host_with_a_build_of_its_own_moves_nothing() -> None:
+    """What ran before the last upgrade stays the release before, on the hosts that are there."""
+    plan = make_plan([worker(), head(), host("w3", ["workers"], machine("192.0.2.13", os_version="12"))])
+    states = wanted(plan)
+    two = wanted(make_plan([worker(), head()]))
+    seen = {"w1": running(two["w1"], before=OLD["w1"]), "head": running(two["head"], before=OLD["head"]), "w3": Seen()}
+    switch = Switch(plan, wanted=states, seen=seen)
+    assert states["w1"].generation != two["w1"].generation
+    assert not switch.moves("w1")
+    assert switch.keep("w1") == {states["w1"].release, OLD["w1"].release}
+
+
+def test_a_run_that_died_while_it_remembered_is_finished_without_moving_twice() -> None:
+    switch = looked(w1=running(NEW["w1"], before=OLD["w1"]), w2=running(OLD["w2"]), head=running(OLD["head"]))
+    assert [switch.moves(name) for name in ("w1", "w2", "head")] == [False, True, True]
 
 
 @pytest.mark.parametrize("forget", ["wanted", "seen"])
@@ -103,7 +151,8 @@ def test_states_that_do_not_belong_together_are_not_switched_to() -> None:
     switch.wanted["w2"] = OLD["w2"]
     assert switch.obstacle == (
         "inventory: what the hosts would run does not belong together"
-        " (w1 222222222222, w2 111111111111, head 222222222222), so no host was switched."
+        " (w1 222222222222, w2 111111111111, head 222222222222), so no host was switched:"
+        " run deploys/cluster.py, which brings all hosts to one commit."
     )
 
 
@@ -115,9 +164,10 @@ def test_the_same_commit_with_other_options_does_not_belong_together_either() ->
 
 def test_units_are_offered_by_host() -> None:
     switch = Switch(PLAN)
-    switch.offer("w1", RPC_SERVER, "text")
-    switch.offer("head", LLAMA_SERVER, "other text")
-    assert switch.offered == {"w1": {RPC_SERVER: "text"}, "head": {LLAMA_SERVER: "other text"}}
+    mine, yours = offered(RPC_SERVER, "a"), offered(LLAMA_SERVER, "b")
+    switch.offer("w1", RPC_SERVER, mine)
+    switch.offer("head", LLAMA_SERVER, yours)
+    assert switch.offered == {"w1": {RPC_SERVER: mine}, "head": {LLAMA_SERVER: yours}}
 
 
 def test_the_first_reason_of_a_failure_wins() -> None:
@@ -165,6 +215,11 @@ def test_without_a_release_before_the_outcome_says_that_nothing_runs() -> None:
     assert switch.outcome == (
         "There was no release before to go back to, so the services were stopped; correct the cause and run again."
     )
+
+
+def test_a_host_that_had_nothing_to_go_back_to_is_named() -> None:
+    switch = failed(w1=running(OLD["w1"]), w2=Seen(), head=running(OLD["head"]))
+    assert switch.outcome == "The other hosts are back on the release before, which answers; the services of w2 were stopped."
 
 
 def test_a_host_that_could_not_go_back_is_named() -> None:

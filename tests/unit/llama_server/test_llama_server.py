@@ -19,7 +19,7 @@ from roles.llama_cpp.flags import arguments
 from roles.llama_server.completion import Completion, command, parse
 from roles.llama_server.journal import diagnosis
 from roles.llama_server.settings import Settings
-from roles.llama_server.unit import WAIT_FOR_WORKERS, WAITING, options, render, url
+from roles.llama_server.unit import WAIT_FOR_WORKERS, WAITING, options, render, unit
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMIT = "0c1e57098bba43ac29e6e3b677cdceebdd22334f"
@@ -86,9 +86,12 @@ def test_the_prompt_cache_is_off_with_workers_alone() -> None:
 
 
 def test_where_it_is_asked() -> None:
-    assert url(PLAN, settings()) == "http://198.18.77.10:8080"
-    assert url(PLAN, settings(listen_on_every_network=True)) == "http://198.18.77.10:8080"
-    assert url(PLAN, settings(host="127.0.0.1")) == "http://127.0.0.1:8080"
+    def listens(**values: Any) -> str:
+        return unit(PLAN, settings(**values), "bin/llama-server", MODEL).listens
+
+    assert listens() == "198.18.77.10:8080"
+    assert listens(listen_on_every_network=True) == "0.0.0.0:8080"
+    assert listens(host="127.0.0.1") == "127.0.0.1:8080"
 
 
 @pytest.mark.parametrize(

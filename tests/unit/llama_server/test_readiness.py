@@ -10,13 +10,14 @@ import pytest
 
 from roles.base import watch
 from roles.base.remote import Answer, HostError
+from roles.cluster.state import Unit
 from roles.llama_server import Settings, answers, readiness
-from roles.rpc_server import Settings as WorkerSettings
 from roles.rpc_server import listening
 from roles.rpc_server import readiness as worker_readiness
-from tests.unit.llama_server.test_llama_server import ENDPOINTS, PLAN
-from tests.unit.rpc_server.test_rpc_server import PLAN as WORKER
+from tests.unit.llama_server.test_llama_server import ENDPOINTS
 
+HEAD = Unit("", "198.18.77.10:8080", ENDPOINTS)
+WORKER = Unit("", "198.18.77.11:50052", ("198.18.77.11:50052",))
 ID = "0f3f4b6c9d1e4a58b0a7a1f1c2d3e4f5"
 PARIS = json.dumps({"choices": [{"text": " Paris."}]})
 
@@ -64,7 +65,7 @@ Use = Callable[[Host], Host]
 
 
 def start(start_timeout: int = 5) -> float:
-    return answers(None, None, PLAN, Settings(start_timeout=start_timeout))  # type: ignore[arg-type]
+    return answers(None, None, HEAD, Settings(start_timeout=start_timeout))  # type: ignore[arg-type]
 
 
 def test_it_answers_when_the_model_is_loaded_and_the_text_is_right(on: Use) -> None:
@@ -137,7 +138,7 @@ def test_a_head_that_listens_elsewhere(on: Use) -> None:
 
 def test_a_worker_that_listens(on: Use) -> None:
     host = on(Host(sights=[sight(), sight("LISTEN 198.18.77.11:50052 0.0.0.0:*")]))
-    listening(None, None, WORKER, WorkerSettings())  # type: ignore[arg-type]
+    listening(None, None, WORKER)  # type: ignore[arg-type]
     assert host.asked == ["sights", "sights"]
 
 
@@ -145,10 +146,10 @@ def test_a_worker_that_listens(on: Use) -> None:
 def test_a_worker_that_listens_elsewhere(on: Use, addresses: list[str]) -> None:
     on(Host(sights=[sight(*(f"LISTEN {address} 0.0.0.0:*" for address in addresses))]))
     with pytest.raises(HostError, match=r"instead of 198\.18\.77\.11:50052"):
-        listening(None, None, WORKER, WorkerSettings())  # type: ignore[arg-type]
+        listening(None, None, WORKER)  # type: ignore[arg-type]
 
 
 def test_a_worker_that_ends_with_0(on: Use) -> None:
     on(Host(sights=[sight(), sight(state="activating auto-restart", restarts=1)], journal=[["error: unknown argument: -m"]]))
     with pytest.raises(HostError, match="restarted by systemd: error: unknown argument: -m"):
-        listening(None, None, WORKER, WorkerSettings())  # type: ignore[arg-type]
+        listening(None, None, WORKER)  # type: ignore[arg-type]
