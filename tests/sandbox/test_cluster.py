@@ -145,7 +145,7 @@ def test_two_releases_are_kept(sandbox: Sandbox) -> None:
 def test_a_switch_whose_head_does_not_answer_goes_back(sandbox: Sandbox) -> None:
     """The head of the new release wants an API key that nobody has: it runs, it is healthy, and it answers nobody."""
     sandbox.at(OLD)
-    ended = sandbox.deploy("--data", f"commit={NEW}", "--data", 'llama_server_extra_arguments=["--api-key", "nobody has it"]')
+    ended = sandbox.deploy("--data", f"commit={NEW}", "--data", 'llama_server_environment={"LLAMA_API_KEY": "nobody has it"}')
     assert ended.status != 0
     assert "gq-head" in ended.text
     assert "Every host is back on the release before, which answers." in ended.text
