@@ -36,7 +36,7 @@ if plan.worker:
     rpc_server.configure(plan, settings[rpc_server.Settings])
     ready[RPC_SERVER] = partial(rpc_server.listening, plan=plan, settings=settings[rpc_server.Settings])
 if plan.head:
-    llama_server.configure(plan, settings[llama_server.Settings], model.first(settings[model.Settings]))
+    llama_server.configure(plan, settings[llama_server.Settings], model.files(settings[model.Settings]))
     ready[LLAMA_SERVER] = partial(llama_server.answers, plan=plan, settings=settings[llama_server.Settings])
 cluster.switch(ready)
 firewall.clean(plan)

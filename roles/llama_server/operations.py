@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyinfra import host, state
 from pyinfra.api import operation
 
+from roles.base.download import Download
 from roles.base.operations import Commands
 from roles.cluster.look import current_switch
 from roles.cluster.operations import fails
@@ -17,7 +18,7 @@ from roles.llama_server.unit import TARGET, options, render
 
 
 @operation()
-def offer(plan: HostPlan, settings: Settings, model: str) -> Commands:
+def offer(plan: HostPlan, settings: Settings, model: list[Download]) -> Commands:
     """Offer the unit for the release that is planned; fail where that build does not know a flag of it."""
     manifest = host.get_fact(ReleasesFact).get(plan.release)
     if manifest is None:
