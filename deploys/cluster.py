@@ -24,6 +24,8 @@ ready = {}
 base.prepare()
 firewall.prepare(plan)
 llama_cpp.prepare(plan)
+if plan.worker:
+    rpc_server.prepare(settings[rpc_server.Settings])
 if plan.head:
     model.prepare(settings[model.Settings])
 
@@ -36,7 +38,7 @@ if plan.worker:
     rpc_server.configure(plan, settings[rpc_server.Settings])
     ready[RPC_SERVER] = rpc_server.listening
 if plan.head:
-    llama_server.configure(plan, settings[llama_server.Settings], model.first(settings[model.Settings]))
+    llama_server.configure(plan, settings[llama_server.Settings], model.files(settings[model.Settings]))
     ready[LLAMA_SERVER] = partial(llama_server.answers, settings=settings[llama_server.Settings])
 cluster.switch(ready)
 firewall.settle(plan)

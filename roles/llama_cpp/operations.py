@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from hashlib import file_digest
 from pathlib import Path
 
 from gevent.lock import BoundedSemaphore
 from paramiko import SSHException
-from pyinfra import host
+from pyinfra import host, state
 from pyinfra.api import FunctionCommand, StringCommand, operation
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
@@ -18,9 +18,11 @@ from pyinfra.api.state import State
 
 from roles.base.operations import Commands, long_work, packages, pinned_checkout
 from roles.base.remote import HostError, complain, connection_arguments, run, say
+from roles.cluster.operations import fails
 from roles.cluster.plan import HostPlan
 from roles.llama_cpp import gate, recipe
 from roles.llama_cpp.facts import ReleasesFact, StockFact
+from roles.llama_cpp.flags import Option, unknown_flags
 from roles.llama_cpp.manifest import FILE, Manifest
 
 MIB = 1024 * 1024
@@ -67,6 +69,26 @@ def fetched_release(plan: HostPlan) -> Commands:
         host.noop(f"{plan.release} is here")
     else:
         yield FunctionCommand(_reporting, (_fetch, plan), {})
+
+
+def usable_program(plan: HostPlan, target: str, options: Sequence[Option]) -> Generator[StringCommand, None, str | None]:
+    """Commands that fail where the planned release is not there or does not know a flag; for operations to `yield from`.
+
+    :param target: llama.cpp's logical name of the program
+    :param options: the command line that it is to be started with
+    :return: the program's path in the release; None where it cannot be used, or is still to be built
+    """
+    manifest = host.get_fact(ReleasesFact).get(plan.release)
+    if manifest is None:
+        # While the run is only prepared, the release may still have to be built.
+        if state.is_executing:
+            yield fails(f"{host.name}: the release {plan.release} is not there: run again to build it.")
+        return None
+    unknown = unknown_flags(manifest, target, options)
+    if unknown:
+        yield fails("\n".join(f"{host.name}: {sentence}" for sentence in unknown))
+        return None
+    return manifest.programs[target]
 
 
 @operation()

@@ -5,6 +5,7 @@ On the host: llama-server.service. The unit is only offered here; the switch put
 
 from pyinfra.api import deploy
 
+from roles.base.download import Download
 from roles.cluster.plan import HostPlan
 from roles.llama_server.operations import offer
 from roles.llama_server.readiness import answers
@@ -14,9 +15,9 @@ __all__ = ["Settings", "answers", "configure"]
 
 
 @deploy("llama-server")
-def configure(plan: HostPlan, settings: Settings, model: str) -> None:
+def configure(plan: HostPlan, settings: Settings, model: list[Download]) -> None:
     """Offer the unit of this head to the switch; nothing on the host is changed.
 
-    :param model: path of the model on the host, of its first part where it is split
+    :param model: its files, in order
     """
     offer(name="Unit", plan=plan, settings=settings, model=model)

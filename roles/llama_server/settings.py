@@ -35,6 +35,9 @@ OWN_FLAGS = {
 }
 """Flag of llama-server → the setting that it belongs to, of another role and of this one."""
 
+SHUTTING_FLAGS = frozenset({"--api-key", "--api-key-file", "--api-prefix", "--ssl-cert-file", "--ssl-key-file"})
+"""Flags that the question of a switch would not get past: it goes to the plain URL, without a key."""
+
 
 class Settings(RoleSettings):
     """Read for the hosts of the group `heads`."""
@@ -105,6 +108,11 @@ class Settings(RoleSettings):
                 raise ValueError(f"{word} belongs to the setting {FOREIGN_FLAGS[word]}")
             if word in OWN_FLAGS:
                 raise ValueError(f"{word} belongs to the setting {cls.prefix}{OWN_FLAGS[word]}")
+            if word in SHUTTING_FLAGS:
+                raise ValueError(
+                    f"{word} would shut out the question that a started head must answer, so that every switch would go back:"
+                    " put a proxy that asks for a key or speaks TLS in front of it"
+                )
         return words
 
     @field_validator("check_answer")

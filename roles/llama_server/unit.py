@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ipaddress import IPv4Address
 
+from roles.base.download import Download
 from roles.base.units import render as render_template
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import CURRENT, LLAMA_SERVER, Unit, marked
@@ -31,13 +33,13 @@ def address(plan: HostPlan, settings: Settings) -> IPv4Address:
     return EVERY_NETWORK if settings.listen_on_every_network else plan.address
 
 
-def options(plan: HostPlan, settings: Settings, model: str) -> list[Option]:
+def options(plan: HostPlan, settings: Settings, model: Sequence[Download]) -> list[Option]:
     """The command line behind the program's name.
 
-    :param model: path of the model on the host, of its first part where it is split
+    :param model: its files, in order
     """
     found = [
-        Option(("--model", model)),
+        Option(("--model", model[0].path)),
         Option(("--host", str(address(plan, settings)))),
         Option(("--port", str(plan.http_port))),
         Option(("--metrics",)),
@@ -58,15 +60,16 @@ def options(plan: HostPlan, settings: Settings, model: str) -> list[Option]:
     return found
 
 
-def render(plan: HostPlan, settings: Settings, program: str, model: str) -> str:
+def render(plan: HostPlan, settings: Settings, program: str, model: Sequence[Download]) -> str:
     """The unit's text, with its mark.
 
     :param program: path of llama-server inside the release
-    :param model: path of the model on the host, of its first part where it is split
+    :param model: its files, in order
     """
     text = render_template(
         f"systemd/{LLAMA_SERVER}.j2",
         command=[f"{CURRENT}/{program}", *arguments(options(plan, settings, model))],
+        hashes=[file.sha256 for file in model],
         environment=settings.environment,
         wait_command=["/bin/bash", "-c", WAITING, "wait-for-workers", *plan.endpoints] if plan.endpoints else [],
         start_timeout=WAIT_FOR_WORKERS + 30,
@@ -74,7 +77,7 @@ def render(plan: HostPlan, settings: Settings, program: str, model: str) -> str:
     return marked(text, plan.release)
 
 
-def unit(plan: HostPlan, settings: Settings, program: str, model: str) -> Unit:
+def unit(plan: HostPlan, settings: Settings, program: str, model: Sequence[Download]) -> Unit:
     """What the switch is offered; the arguments are those of `render`."""
     text = render(plan, settings, program, model)
     return Unit(text, f"{address(plan, settings)}:{plan.http_port}", plan.endpoints)

@@ -1,6 +1,6 @@
 """The model: on the head, verified by its SHA-256 before anything reads it.
 
-On the host: the files of the model in /srv/models/, or where they lie · /var/lib/gpuquilt/models/ (what was verified).
+On the host: the files of the model in /srv/models/HASH/, or where they lie · /var/lib/gpuquilt/models/ (what was verified).
 Never deleted: files in place, and files of a model that the inventory does not name any more.
 """
 
@@ -13,10 +13,10 @@ from roles.base.machine import USER
 from roles.base.operations import verified_downloads
 from roles.base.settings import HostSettings
 from roles.cluster.plan import HostPlan
-from roles.model.files import files, first
+from roles.model.files import files
 from roles.model.settings import Settings
 
-__all__ = ["Settings", "check", "files", "first", "prepare"]
+__all__ = ["Settings", "check", "files", "prepare"]
 
 
 def check(plan: HostPlan, settings: HostSettings) -> list[str]:

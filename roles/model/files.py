@@ -10,14 +10,9 @@ STAMPS = "/var/lib/gpuquilt/models"
 
 
 def files(settings: Settings) -> list[Download]:
-    """The files of the model, in order."""
+    """The files of the model, in order: llama-server gets the path of the first, and finds the others beside it."""
     downloads = []
     for source, sha256 in zip(settings.source, settings.sha256, strict=True):
-        path = source if in_place(source) else f"{settings.folder}/{file_name(source)}"
+        path = source if in_place(source) else f"{settings.folder_of(source)}/{file_name(source)}"
         downloads.append(Download(source, sha256, path, f"{STAMPS}{path}.stamp", settings.prefix))
     return downloads
-
-
-def first(settings: Settings) -> str:
-    """The path that llama-server gets with ``-m``; it finds the other parts beside it."""
-    return files(settings)[0].path

@@ -13,6 +13,9 @@ from roles.model.split import problem_of_names
 
 SCHEMES = ("http", "https", "file")
 
+DIGITS = 12
+"""How much of a hash names a folder."""
+
 
 def in_place(source: str) -> bool:
     """Whether a source is a path on the head, used where it lies."""
@@ -60,7 +63,8 @@ class Settings(RoleSettings):
     folder: str = Field(
         "/srv/models",
         pattern=r"^(/[^/\n]+)+$",
-        description="the folder on the head that downloads go to: an absolute path without a slash at its end",
+        description="the folder on the head that downloads go to, each model into a folder of its own there: an absolute path"
+        " without a slash at its end",
     )
 
     @field_validator("source", "sha256", mode="before")
@@ -92,5 +96,9 @@ class Settings(RoleSettings):
         return self
 
     def folder_of(self, source: str) -> str:
-        """The folder in which the file of a source ends up."""
-        return str(PurePosixPath(source).parent) if in_place(source) else self.folder
+        """The folder in which the file of a source ends up.
+
+        A download's is named after its hash: another model of the same name goes beside the one that is served, which
+        a switch may have to go back to.
+        """
+        return str(PurePosixPath(source).parent) if in_place(source) else f"{self.folder}/{self.sha256[0][:DIGITS]}"

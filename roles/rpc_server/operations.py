@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pyinfra import host, state
+from pyinfra import host
 from pyinfra.api import operation
 
 from roles.base.operations import Commands
 from roles.cluster.look import current_switch
-from roles.cluster.operations import fails
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import RPC_SERVER
-from roles.llama_cpp.facts import ReleasesFact
-from roles.llama_cpp.flags import unknown_flags
+from roles.llama_cpp.operations import usable_program
 from roles.rpc_server.settings import Settings
 from roles.rpc_server.unit import TARGET, options, unit
 
@@ -19,15 +17,7 @@ from roles.rpc_server.unit import TARGET, options, unit
 @operation()
 def offer(plan: HostPlan, settings: Settings) -> Commands:
     """Offer the unit for the release that is planned; fail where that build does not know a flag of it."""
-    manifest = host.get_fact(ReleasesFact).get(plan.release)
-    if manifest is None:
-        # While the run is only prepared, the release may still have to be built.
-        if state.is_executing:
-            yield fails(f"{host.name}: the release {plan.release} is not there: run again to build it.")
-        return
-    unknown = unknown_flags(manifest, TARGET, options(plan, settings))
-    if unknown:
-        yield fails("\n".join(f"{host.name}: {sentence}" for sentence in unknown))
-        return
-    current_switch().offer(host.name, RPC_SERVER, unit(plan, settings, manifest.programs[TARGET]))
-    host.noop("its unit is offered to the switch")
+    program = yield from usable_program(plan, TARGET, options(plan, settings))
+    if program:
+        current_switch().offer(host.name, RPC_SERVER, unit(plan, settings, program))
+        host.noop("its unit is offered to the switch")

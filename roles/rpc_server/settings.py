@@ -51,6 +51,9 @@ class Settings(RoleSettings):
     cache: bool = Field(
         True, description="whether tensors that heads send are kept on disk, so that the next start is quicker: true or false"
     )
+    cache_days: int = Field(
+        30, ge=1, description="days after which a kept tensor that nothing has used is deleted, a whole number from 1 on"
+    )
     environment: Annotated[dict[str, str], AfterValidator(variables)] = Field(
         {}, description="variables for the RPC server, a dictionary of texts such as {'GGML_CUDA_DISABLE_GRAPHS': '1'}"
     )

@@ -19,6 +19,7 @@ REMOVED = (
     "/etc/systemd/system/*.wants/rpc-server.service",
     "/etc/systemd/system/rpc-server.service",
     "/etc/systemd/system/gpuquilt-firewall.service",
+    "/etc/tmpfiles.d/gpuquilt.conf",
 )
 
 

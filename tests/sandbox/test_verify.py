@@ -197,6 +197,18 @@ def test_model_with_one_byte_changed(sandbox: Sandbox, verify: Verification) -> 
     assert model in text
 
 
+def test_model_whose_file_was_exchanged_under_the_head(sandbox: Sandbox, verify: Verification) -> None:
+    model = sandbox.head.out("tr '\\0' '\\n' </proc/$(systemctl show llama-server -P MainPID)/cmdline | grep gguf$")
+    sandbox.head.out(f"cp -a {model} {model}.new && mv {model}.new {model}")
+    try:
+        failures = verify().failures
+    finally:
+        restart(sandbox)
+    assert failures.keys() == of(sandbox.head, "test_head_serves_the_file_that_is_there")
+    assert sandbox.head.name in (text := "".join(failures.values()))
+    assert model in text
+
+
 def test_head_that_was_not_built_from_the_pinned_commit(sandbox: Sandbox, verify: Verification) -> None:
     """Its release says that it is of the pinned commit, and every hash agrees; its program knows better."""
     release = sandbox.head.out("readlink -f /opt/llama.cpp/current")

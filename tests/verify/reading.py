@@ -27,6 +27,8 @@ echo "Program=$(readlink /proc/$pid/exe)"
 echo "Digest=$(sha256sum </proc/$pid/exe | cut -c -64)"
 tr '\\0' '\\n' </proc/$pid/cmdline | sed 's/^/Argument=/'
 sed -n 's|^[^/]*/|Mapped=/|p' /proc/$pid/maps | sort -u
+find /proc/$pid/fd -lname '/*' -printf 'Opened=%l\\n' 2>/dev/null
+echo "Started=$(date -d "$(TZ=UTC systemctl show {unit} --property=ExecMainStartTimestamp --value)" +%s)"
 """
 
 
@@ -43,7 +45,9 @@ class Service:
     :param program: the file that it runs; its end says when that file is deleted
     :param digest: SHA-256 of that file
     :param arguments: its command line, program first
-    :param mapped: every file that it has mapped into its memory
+    :param mapped: every file that it has mapped into its memory; the end of a name says when that file is deleted
+    :param opened: likewise every file that it has open
+    :param started: when it was started, in seconds since 1970
     """
 
     state: str = ""
@@ -56,6 +60,8 @@ class Service:
     digest: str = ""
     arguments: tuple[str, ...] = ()
     mapped: frozenset[str] = frozenset()
+    opened: frozenset[str] = frozenset()
+    started: int = 0
 
     @property
     def running(self) -> bool:
@@ -65,6 +71,18 @@ class Service:
         """The value of an option on its command line; of several the last, as llama.cpp takes it."""
         values = [value for name, value in zip(self.arguments, self.arguments[1:], strict=False) if name in names]
         return values[-1] if values else None
+
+    def serves(self, path: str, changed: int) -> bool:
+        """Whether what it has read from a path is the file that is there now.
+
+        :param path: without symbolic links
+        :param changed: when that file was changed last, or put there, in seconds since 1970
+        """
+        held = self.mapped | self.opened
+        if f"{path} (deleted)" in held:
+            return False
+        # It may have read the file into its memory, or onto other devices, and closed it: then its age must tell.
+        return path in held or changed <= self.started
 
 
 def service(text: str) -> Service:
@@ -88,6 +106,8 @@ def service(text: str) -> Service:
         digest=one("Digest"),
         arguments=tuple(found.get("Argument", [])),
         mapped=frozenset(found.get("Mapped", [])),
+        opened=frozenset(found.get("Opened", [])),
+        started=int(one("Started") or 0),
     )
 
 

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from roles.base.download import Download
 from roles.cluster.plan import HostPlan, Profile
+from roles.cluster.state import mark_of
 from roles.llama_cpp.flags import arguments
 from roles.llama_server.completion import Completion, command, parse
 from roles.llama_server.journal import diagnosis
@@ -24,7 +26,14 @@ from roles.llama_server.unit import WAIT_FOR_WORKERS, WAITING, options, render, 
 GOLDEN = Path(__file__).parent / "golden"
 COMMIT = "0c1e57098bba43ac29e6e3b677cdceebdd22334f"
 ENDPOINTS = ("198.18.77.11:50052", "198.18.77.12:50052")
-MODEL = "/srv/models/gemma.gguf"
+
+
+def model(*paths: str, sha256: str = "a" * 64) -> list[Download]:
+    """Files that lie in place."""
+    return [Download(path, sha256, path, f"/var/lib/gpuquilt/models{path}.stamp", "model_") for path in paths]
+
+
+MODEL = model("/srv/models/gemma.gguf")
 PLAN = HostPlan(
     name="head",
     address=IPv4Address("198.18.77.10"),
@@ -45,7 +54,7 @@ def settings(**values: Any) -> Settings:
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "model"),
+    ("name", "values", "files"),
     [
         ("default.service", {}, MODEL),
         (
@@ -59,12 +68,12 @@ def settings(**values: Any) -> Settings:
                 "environment": {"GGML_CUDA_DISABLE_GRAPHS": "1"},
                 "extra_arguments": ["--alias", "100% of $5"],
             },
-            "/srv/models/a model-00001-of-00002.gguf",
+            model("/srv/models/a model-00001-of-00002.gguf", "/srv/models/a model-00002-of-00002.gguf"),
         ),
     ],
 )
-def test_the_unit_is_what_it_was(name: str, values: dict[str, Any], model: str) -> None:
-    text = render(PLAN, settings(**values), "bin/llama-server", model)
+def test_the_unit_is_what_it_was(name: str, values: dict[str, Any], files: list[Download]) -> None:
+    text = render(PLAN, settings(**values), "bin/llama-server", files)
     if os.environ.get("UPDATE_GOLDEN"):
         (GOLDEN / name).write_text(text)
     assert text == (GOLDEN / name).read_text()
@@ -83,6 +92,14 @@ def test_the_prompt_cache_is_off_with_workers_alone() -> None:
     assert "--cache-ram" in arguments(options(PLAN, settings(), MODEL))
     assert not {"--cache-ram", "--rpc"} & set(arguments(options(alone, settings(), MODEL)))
     assert "ExecStartPre" not in render(alone, settings(), "bin/llama-server", MODEL)
+
+
+def test_another_content_at_the_same_path_restarts_the_head() -> None:
+    changed = model(MODEL[0].path, sha256="b" * 64)
+    marks = [mark_of(render(PLAN, settings(), "bin/llama-server", found)) for found in (MODEL, MODEL, changed)]
+    assert marks[0] == marks[1] != marks[2]
+    second = [*MODEL, *model("/srv/models/2.gguf")], [*MODEL, *model("/srv/models/2.gguf", sha256="b" * 64)]
+    assert len({render(PLAN, settings(), "bin/llama-server", found) for found in second}) == 2
 
 
 def test_where_it_is_asked() -> None:
@@ -109,6 +126,10 @@ def test_where_it_is_asked() -> None:
         ({"extra_arguments": ["--rpc", "a:1"]}, "setting endpoints"),
         ({"extra_arguments": ["-m", "x"]}, "setting model_source"),
         ({"extra_arguments": ["-ngl", "1"]}, "setting llama_server_gpu_layers"),
+        ({"extra_arguments": ["--api-key", "secret"]}, "--api-key would shut out the question"),
+        ({"extra_arguments": ["--alias", "x", "--api-key-file", "/k"]}, "--api-key-file would shut out"),
+        ({"extra_arguments": ["--api-prefix", "/v"]}, "--api-prefix would shut out"),
+        ({"extra_arguments": ["--ssl-key-file", "/k"]}, "--ssl-key-file would shut out"),
         ({"check_answer": "France"}, "an echo would pass"),
         ({"check_prompt": "Is it Paris"}, "an echo would pass"),
         ({"check_answer": ""}, "at least 1"),
@@ -117,6 +138,10 @@ def test_where_it_is_asked() -> None:
 def test_what_is_not_valid(values: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         settings(**values)
+
+
+def test_a_key_in_the_environment_is_taken() -> None:
+    assert settings(environment={"LLAMA_API_KEY": "secret"}).environment == {"LLAMA_API_KEY": "secret"}
 
 
 @pytest.mark.parametrize("good", [0, 20, "auto", "all"])

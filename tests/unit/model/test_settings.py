@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roles.base.settings import HostData, read_settings
-from roles.model.files import files, first
+from roles.model.files import files
 from roles.model.settings import Settings, file_name
 
 HASH = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
@@ -35,21 +35,27 @@ def refused(**data: object) -> str:
 
 def test_one_url() -> None:
     settings = accepted(source="https://example.com/a/m.gguf?download=true", sha256=HASH)
-    assert first(settings) == "/srv/models/m.gguf"
+    assert files(settings)[0].path == f"/srv/models/{HASH[:12]}/m.gguf"
     assert [(file.sha256, file.in_place) for file in files(settings)] == [(HASH, False)]
-    assert files(settings)[0].stamp == "/var/lib/gpuquilt/models/srv/models/m.gguf.stamp"
+    assert files(settings)[0].stamp == f"/var/lib/gpuquilt/models/srv/models/{HASH[:12]}/m.gguf.stamp"
 
 
 def test_a_path_is_used_where_it_lies() -> None:
     settings = accepted(source="/home/me/models/m.gguf", sha256=HASH, folder="/data")
-    assert first(settings) == "/home/me/models/m.gguf"
+    assert files(settings)[0].path == "/home/me/models/m.gguf"
     assert files(settings)[0].in_place
 
 
 def test_a_split_model() -> None:
-    settings = accepted(source=PARTS, sha256=[HASH] * 3, folder="/data")
-    assert first(settings) == "/data/m-00001-of-00003.gguf"
-    assert [file.path[-9:-5] for file in files(settings)] == ["0003"] * 3
+    hashes = [HASH, "1" * 64, "2" * 64]
+    settings = accepted(source=PARTS, sha256=hashes, folder="/data")
+    assert [file.path for file in files(settings)] == [f"/data/{HASH[:12]}/m-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    assert [file.sha256 for file in files(settings)] == hashes
+
+
+def test_another_model_of_the_same_name_leaves_the_one_that_is_served() -> None:
+    paths = {files(accepted(source="https://example.com/m.gguf", sha256=sha256))[0].path for sha256 in (HASH, "0" * 64)}
+    assert len(paths) == 2
 
 
 def test_a_hash_in_capitals_is_the_same_hash() -> None:

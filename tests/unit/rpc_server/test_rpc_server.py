@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from roles.base.settings import HostData, read_settings
 from roles.cluster.plan import HostPlan, Profile
 from roles.cluster.state import mark_of
 from roles.llama_cpp.flags import arguments
+from roles.rpc_server.cache import FOLDER, rule
 from roles.rpc_server.settings import Settings
 from roles.rpc_server.unit import options, render
 
@@ -96,6 +98,7 @@ def test_where_it_listens() -> None:
         ({"host": "w1"}, "IPv4"),
         ({"threads": 0}, "greater than or equal to 1"),
         ({"devices": []}, "at least 1"),
+        ({"cache_days": 0}, "greater than or equal to 1"),
         ({"devices": ["CUDA0,CUDA1"]}, "pattern"),
         ({"devices": "CUDA0"}, "list"),
         ({"environment": {"HOME": "/root"}}, "set by the unit"),
@@ -131,3 +134,25 @@ def verified(text: str, path: Path) -> None:
     found = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, check=False)
     problems = [line for line in found.stderr.splitlines() if path.name in line and "is not executable" not in line]
     assert not problems
+
+
+def test_the_age_of_cached_tensors() -> None:
+    assert rule(settings()).splitlines()[-1] == "e /var/cache/llama.cpp/rpc - - - 30d"
+    assert rule(settings(cache_days=7)).endswith(" 7d\n")
+
+
+def test_systemd_deletes_what_is_old_and_nothing_else(tmp_path: Path) -> None:
+    """With seconds in place of days, since no file can be made older than it is."""
+    old, new, beside = tmp_path / "rpc" / "old", tmp_path / "rpc" / "new", tmp_path / "beside"
+    old.parent.mkdir()
+    old.touch()
+    beside.touch()
+    time.sleep(3.5)
+    new.touch()
+    text = rule(settings(cache_days=3)).replace(FOLDER, str(old.parent)).replace("3d", "3s")
+    (tmp_path / "gpuquilt.conf").write_text(text)
+    found = subprocess.run(
+        ["systemd-tmpfiles", "--clean", tmp_path / "gpuquilt.conf"], capture_output=True, text=True, check=True
+    )
+    assert found.stderr == ""
+    assert (old.exists(), new.exists(), beside.exists()) == (False, True, True)

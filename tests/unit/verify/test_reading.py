@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +58,10 @@ Argument=-m
 Argument=/srv/models/a=b.gguf
 Mapped=/opt/llama.cpp/releases/0c1e57098bba-debian13/lib/libggml.so.0
 Mapped=/usr/lib/x86_64-linux-gnu/libc.so.6
+Mapped=/srv/models/a=b.gguf
+Opened=/dev/null
+Opened=/srv/models/old.gguf (deleted)
+Started=1764532930
 """
 
 
@@ -64,7 +72,76 @@ def test_service_is_read() -> None:
     assert seen.option("--rpc") == "198.18.77.11:50052,198.18.77.12:50052"
     assert seen.option("-m", "--model") == "/srv/models/a=b.gguf"
     assert seen.option("--host") is None
-    assert len(seen.mapped) == 2
+    assert len(seen.mapped) == 3
+    assert len(seen.opened) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "changed", "expected"),
+    [
+        # Mapped or open: whatever its times say, as after a chmod.
+        ("/srv/models/a=b.gguf", 1764532999, True),
+        ("/srv/models/old.gguf", 1764532000, False),
+        # Neither: it was there before the start, or came after it.
+        ("/srv/models/c.gguf", 1764532930, True),
+        ("/srv/models/c.gguf", 1764532931, False),
+    ],
+)
+def test_whether_the_file_that_is_there_is_served(path: str, changed: int, expected: bool) -> None:
+    assert reading.service(SERVICE).serves(path, changed) == expected
+
+
+# Python's own mmap would keep the file open as well; 1 and 1 are PROT_READ and MAP_SHARED.
+HOLDS = {
+    "mapped": (
+        "import ctypes; file = open(path, 'rb');"
+        " ctypes.CDLL(None).mmap(None, 1, 1, 1, file.fileno(), ctypes.c_long(0)); file.close()"
+    ),
+    "open": "found = open(path, 'rb')",
+    "read": "found = open(path, 'rb').read()",
+}
+
+
+@pytest.mark.parametrize("way", HOLDS)
+def test_a_file_that_is_exchanged_under_its_process_is_noticed(way: str, tmp_path: Path) -> None:
+    """A real process; only systemd is played, which says that it was started a second after the file was made."""
+    model = tmp_path / "a model.gguf"
+    model.write_text("old")
+    started = int(model.stat().st_ctime) + 1
+    code = f"import sys; path = sys.argv[1]; {HOLDS[way]}; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code, model], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        (tmp_path / "systemctl").write_text(
+            "#!/bin/sh\ncase $* in\n"
+            f"*=MainPID*) echo {process.pid} ;;\n"
+            f"*=ExecMainStart*) LC_ALL=C date -d @{started} '+%a %Y-%m-%d %H:%M:%S %Z' ;;\n"
+            "esac\n"
+        )
+        (tmp_path / "systemctl").chmod(0o755)
+
+        def serves() -> bool:
+            environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
+            command = ["sh", "-c", reading.service_command("llama-server.service")]
+            shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            assert shown.stderr == ""
+            seen = reading.service(shown.stdout)
+            assert seen.started == started
+            return seen.serves(str(model), int(model.stat().st_ctime))
+
+        assert serves()
+        new = tmp_path / "new"
+        new.write_text("new")
+        while int(new.stat().st_ctime) <= started:
+            time.sleep(0.1)
+            new.touch()
+        if way != "read":
+            # Its own file, whose mode has changed since.
+            model.chmod(0o644)
+            assert serves()
+        new.rename(model)
+        assert not serves()
+        assert process.stdin is not None
+        process.stdin.close()
 
 
 def test_unit_that_is_not_there_is_read() -> None:
