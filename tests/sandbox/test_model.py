@@ -14,7 +14,7 @@ from ipaddress import ip_network
 import pytest
 
 from tests.conftest import ROOT, Ended, pyinfra_command
-from tests.sandbox.conftest import INVENTORY, STATE, Sandbox, changes, kill_group
+from tests.sandbox.conftest import INVENTORY, STATE, Sandbox, changes, kill
 from tests.unit.model.file_server import FileServer, serve
 
 DEPLOY = "tests/sandbox/deploys/model.py"
@@ -113,7 +113,7 @@ def test_a_run_that_is_killed_leaves_the_download_at_work_and_the_next_follows_i
     deadline = time.monotonic() + 60
     while not server.gets and time.monotonic() < deadline:
         time.sleep(0.1)
-    kill_group(process)
+    kill(process)
     ended = served(sandbox, f"{server.url}/m.gguf", digest(NEW))
     assert re.search(r"downloading m\.gguf: \d of 6 MiB", ended.text)
     assert on_head(sandbox) == {name(NEW): digest(NEW)}
