@@ -6,19 +6,33 @@ READY := $(VENV)/ready
 RUN := $(VENV)/bin
 # Settings of the sandbox: make sandbox SANDBOX='--data sandbox_subnet=198.18.80.0/24'
 SANDBOX ?=
+# Where the sandbox lives: make sandbox SANDBOX_STATE=/srv/sandbox
+SANDBOX_STATE ?= $(or $(GPUQUILT_SANDBOX_STATE),/var/lib/gpuquilt-sandbox)
+# The deploys that make and remove it are told, and inventories/sandbox.py reads the variable: all must mean the same one.
+export GPUQUILT_SANDBOX_STATE := $(SANDBOX_STATE)
+SANDBOX_DATA = --data sandbox_state=$(SANDBOX_STATE) $(SANDBOX)
+ifneq (,$(findstring sandbox_state,$(SANDBOX)))
+$(error the folder of the sandbox is named by SANDBOX_STATE=/a/folder, and not within SANDBOX)
+endif
 LINTED := roles tests deploys inventories config.py
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export PYTHONUNBUFFERED := 1
+# Debian keeps nft where only root looks for it.
+export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: help setup sandbox sandbox-down test test-unit test-long lint docs clean root
+INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --quiet --no-install-recommends
+# Command=package of Debian: what the tests run on this computer.
+TOOLS := git=git curl=curl zstd=zstd nft=nftables ip=iproute2 ssh-keygen=openssh-client systemd-analyze=systemd pgrep=procps
+
+.PHONY: help setup sandbox sandbox-down test test-unit test-long lint docs clean root tools
 
 help:
 	@echo "make setup         the virtual environment $(VENV) with all packages"
 	@echo "make sandbox       three machines on this computer, made into one endpoint, and a question to it (root)"
 	@echo "make sandbox-down  remove them again (root)"
-	@echo "make test          everything that is tested in an hour (root)"
+	@echo "make test          everything that is tested in an hour; the sandbox stays up, sandbox-down removes it (root)"
 	@echo "make test-unit     what needs no machine, in seconds"
 	@echo "make test-long     what takes longer than its share of an hour (root)"
 	@echo "make lint          style and types"
@@ -47,7 +61,16 @@ python3-venv:
 		echo "$(PYTHON) cannot make virtual environments: install the package python3-venv." >&2; exit 1; fi
 	@echo "==> Package python3-venv"
 	@apt-get update --quiet --quiet
-	@DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --quiet --no-install-recommends python3-venv
+	@$(INSTALL) python3-venv
+
+tools:
+	@missing=; for tool in $(TOOLS); do \
+		command -v "$${tool%=*}" >/dev/null || missing="$$missing $${tool#*=}"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "the tests need programs that this computer lacks: install the packages$$missing." >&2; exit 1; fi; \
+	echo "==> Packages that the tests need:$$missing"; \
+	apt-get update --quiet --quiet && $(INSTALL) $$missing
 
 root:
 	@[ "$$(id -u)" -eq 0 ] || { echo "root is needed: machines, a bridge and firewall rules are made here;" \
@@ -55,24 +78,24 @@ root:
 
 sandbox: root $(READY)
 	@echo "==> 1 of 3: three machines on this computer"
-	@$(RUN)/pyinfra -y @local deploys/sandbox.py $(SANDBOX)
+	@$(RUN)/pyinfra -y @local deploys/sandbox.py $(SANDBOX_DATA)
 	@echo "==> 2 of 3: one endpoint out of them (the first time llama.cpp is compiled: about 8 minutes on 2 cores)"
 	@$(RUN)/pyinfra -y inventories/sandbox.py deploys/cluster.py
 	@echo "==> 3 of 3: a question to the model"
 	@$(RUN)/python -m roles.sandbox.ask inventories/sandbox.py
 
 sandbox-down: root $(READY)
-	@$(RUN)/pyinfra -y @local deploys/sandbox_down.py $(SANDBOX)
+	@$(RUN)/pyinfra -y @local deploys/sandbox_down.py $(SANDBOX_DATA)
 
 test: root lint test-unit
 	@echo "==> Tests on real machines"
 	@$(RUN)/pytest tests/sandbox -m "not long"
 
-test-unit: $(READY)
+test-unit: $(READY) tools
 	@echo "==> Tests without a machine"
 	@$(RUN)/pytest tests/unit
 
-test-long: root $(READY)
+test-long: root $(READY) tools
 	@$(RUN)/pytest tests/unit tests/sandbox -m long
 
 lint: $(READY)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SECONDS_TO_DIE = 10
 
 
 @dataclass(frozen=True)
@@ -26,17 +29,46 @@ class Ended:
 
 
 def run(*command: str, timeout: float = 120, cwd: Path = ROOT, **environment: str) -> Ended:
-    """Run a command without a terminal, as a script would, and keep what it says."""
-    ended = subprocess.run(
+    """Run a command without a terminal, as a script would, and keep what it says.
+
+    :param timeout: seconds
+    :raises subprocess.TimeoutExpired: it took longer; it was killed with all that it started, and what it said is in there
+    """
+    process = subprocess.Popen(
         command,
         cwd=cwd,
         env=os.environ | environment,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=timeout,
+        # A group of its own, to be killed as a whole: what the command has started holds the pipes as well.
+        start_new_session=True,
     )
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    except BaseException as error:
+        said = _kill(process)
+        if isinstance(error, subprocess.TimeoutExpired):
+            error.output, error.stderr = said
+            error.add_note(f"It said until then:\n{''.join(said)}")
+        raise
+    return Ended(process.returncode, output, errors)
+
+
+def _kill(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """End a command with its process group; what it has said, output and errors."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=SECONDS_TO_DIE)
+    except subprocess.TimeoutExpired as error:
+        # A daemon that has left the group holds the pipes: what came through them until now has to do.
+        return _text(error.output), _text(error.stderr)
+
+
+def _text(part: bytes | str | None) -> str:
+    return part.decode(errors="replace") if isinstance(part, bytes) else part or ""
 
 
 def pyinfra_command(*arguments: str) -> list[str]:

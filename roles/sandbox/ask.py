@@ -7,6 +7,7 @@ the OpenAI-style API, as it would for any other client.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,11 +18,16 @@ from typing import Any
 import requests
 
 from roles.sandbox.inputs import SOURCES
+from roles.sandbox.settings import Settings
 
 QUESTION = "The capital city of France is called"
 TOKENS = 32
 PATIENCE = 120
 """Seconds to wait for the answer."""
+
+STATE_VARIABLE = "GPUQUILT_SANDBOX_STATE"
+DEFAULT_STATE = str(Settings().sandbox_state)
+"""How a sandbox in another folder is named to make and to inventories/sandbox.py."""
 
 ROLES = {"rpc-server": "worker", "llama-server": "head"}
 
@@ -155,6 +161,8 @@ def report(inventory: str, endpoint: str, answer: Answer, services: Sequence[Ser
     # Everything is on one commit; the other one that the sandbox has is the way to try an upgrade.
     other = next((source.commit for source in SOURCES if source.commit != services[0].commit), SOURCES[0].commit)
     request = json.dumps({"prompt": QUESTION, "max_tokens": TOKENS})
+    state = os.environ.get(STATE_VARIABLE, DEFAULT_STATE)
+    named = "" if state == DEFAULT_STATE else f"\n    export {STATE_VARIABLE}={state}"
     return f"""
 The model was asked: {QUESTION}
 It answered:         {" ".join(answer.text.split())}
@@ -165,7 +173,7 @@ What runs where:
 {_table(services)}
 
 How to go on:
-    . .venv/bin/activate
+    . .venv/bin/activate{named}
   ask it:         curl {endpoint}/completions -H 'Content-Type: application/json' -d '{request}'
   verify it:      pytest tests/verify --inventory {inventory}
   up- or downgrade it, here to the other commit that the sandbox has:

@@ -68,6 +68,15 @@ def bridge_is_up(seen: Seen, layout: Layout) -> bool:
     return seen.has_bridge and any(route.interface == layout.bridge and route.network == layout.subnet for route in seen.routes)
 
 
+def kernel_settings_stay(seen: Seen) -> str:
+    """The sentence for a computer on which another bridge keeps kernel settings from being put back."""
+    before = ", ".join(f"{key} = {value}" for key, value in sorted(seen.remembered.items()))
+    return (
+        f"the kernel settings stay as they are, because {', '.join(seen.other_bridges)} may need them by now;"
+        f" before the sandbox: {before}."
+    )
+
+
 def refusals(seen: Seen, layout: Layout, nameservers: Iterable[str], local: bool) -> list[str]:
     """Why no sandbox can be made here, one sentence each; empty: nothing speaks against it."""
     found = must_be_root_here(seen, local)

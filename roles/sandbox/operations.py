@@ -6,12 +6,12 @@ import shlex
 import sys
 from collections.abc import Generator, Sequence
 
-from pyinfra import host
+from pyinfra import host, state
 from pyinfra.api import FunctionCommand, StringCommand, operation
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from roles.base.remote import connection_arguments
+from roles.base.remote import connection_arguments, say
 from roles.sandbox import apt, decisions, seen
 from roles.sandbox.decisions import Step
 from roles.sandbox.facts import AnsweringFact, MirrorReachedFact, SandboxFact, answers
@@ -301,10 +301,18 @@ def network_gone(layout: Layout) -> Commands:
 
 @operation()
 def kernel_settings_back(layout: Layout) -> Commands:
-    """The last sandbox to go puts the kernel settings back to what they were before the first."""
+    """The last sandbox to go puts the kernel settings back to what they were before the first.
+
+    Not where somebody else may rely on them by now: on a bridge, containers and virtual machines need routing as well.
+    """
     found = _look(layout)
     if not found.remembered or found.other_sandboxes:
         host.noop("nothing has to be put back")
+        return
+    if found.other_bridges:
+        if state.is_executing:
+            say(host, decisions.kernel_settings_stay(found))
+        host.noop("another bridge may need the kernel settings")
         return
     for key, value in found.remembered.items():
         yield f"echo {value} >/proc/sys/{key.replace('.', '/')} && rm {seen.REMEMBERED}/{key}"

@@ -103,6 +103,8 @@ class Seen:
     """The lines of our nftables table; empty: there is none."""
     other_sandboxes: tuple[str, ...] = ()
     """The tables of other sandboxes."""
+    other_bridges: tuple[str, ...] = ()
+    """All bridges of this computer but ours."""
     running: tuple[Running, ...] = ()
     names: frozenset[str] = frozenset()
     """The machines of the settings, and those that have a folder."""
@@ -177,6 +179,7 @@ say inputs
 [ ! -e "$cache/inputs/{MODEL.file}" ] || echo model
 for commit in {commits}; do git -C "$cache/inputs/{MIRROR}" cat-file -e "$commit" 2>/dev/null || echo "lacks $commit"; done
 say bridge; [ ! -d "/sys/class/net/$bridge/bridge" ] || echo yes
+say bridges; for path in /sys/class/net/*/bridge; do [ ! -d "$path" ] || basename "${{path%/bridge}}"; done
 say table; nft list table ip {layout.table} 2>/dev/null
 say tables; nft list tables ip 2>/dev/null
 say running
@@ -244,6 +247,7 @@ def parse(output: Iterable[str], layout: Layout) -> Seen:
         has_bridge=bool(lines("bridge")),
         table=tuple(line.strip() for line in lines("table")),
         other_sandboxes=tuple(name for name in tables if name.startswith(TABLES) and name != layout.table),
+        other_bridges=tuple(name for name in lines("bridges") if name != layout.bridge),
         running=tuple(_running(lines("running"), layout)),
         names=frozenset(names),
         cables=tuple(cable for cable in lines("cables") if cable.removeprefix("vb-") in names),

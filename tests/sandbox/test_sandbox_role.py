@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,12 +100,21 @@ def kill(pid: int) -> None:
         time.sleep(0.1)
 
 
+SANDBOXES = re.compile(rf"(?<![a-z0-9])(gq|{PREFIX})(?![a-z0-9])")
+"""What the names of this sandbox, and of the one of the other tests, which must stay, contain."""
+
+
+def of_sandboxes(entries: Iterable[str]) -> list[str]:
+    """The rest comes and goes with whatever else runs on this computer."""
+    return sorted(entry for entry in entries if SANDBOXES.search(entry.partition("{")[0]))
+
+
 @dataclass(frozen=True)
 class Traces:
-    """What a sandbox could leave on this computer."""
+    """What a sandbox could leave on this computer, and what it could take from the other one."""
 
     interfaces: list[str]
-    rules: str
+    rules: list[str]
     mounts: list[str]
     kernel: list[str]
     groups: list[str]
@@ -117,10 +127,10 @@ class Traces:
         mounts = [" ".join(line.split()[:3]) for line in Path("/proc/mounts").read_text().splitlines()]
         settings = ("net/ipv4/ip_forward", "fs/inotify/max_user_instances")
         return cls(
-            # The other sandbox's interfaces and rules are here too: they must stay.
-            interfaces=sorted(path.name for path in Path("/sys/class/net").iterdir()),
-            rules=must(run("nft", "list", "ruleset")).output,
-            mounts=sorted(mounts),
+            interfaces=of_sandboxes(path.name for path in Path("/sys/class/net").iterdir()),
+            # One entry for each table, without counters.
+            rules=of_sandboxes(re.split(r"^(?=table )", must(run("nft", "--stateless", "list", "ruleset")).output, flags=re.M)),
+            mounts=of_sandboxes(mounts),
             kernel=[(Path("/proc/sys") / setting).read_text() for setting in settings],
             groups=sorted(str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{PREFIX}-*")),
             processes=processes(),
@@ -287,7 +297,10 @@ def test_the_last_sandbox_puts_the_kernel_settings_back(machine: None, before: T
     """In a network of its own this sandbox is the only one; the package mirror is out of reach there, which is said."""
     must(down())
     script = """
-mount -t tmpfs tmpfs /run && echo 0 >/proc/sys/net/ipv4/ip_forward && cd "$0" || exit 9
+mount -t tmpfs tmpfs /run && mkdir /run/groups && mount --rbind /sys/fs/cgroup /run/groups || exit 9
+# Only then /sys shows the interfaces of this network.
+mount -t sysfs sysfs /sys && mount --rbind /run/groups /sys/fs/cgroup || exit 9
+echo 0 >/proc/sys/net/ipv4/ip_forward && cd "$0" || exit 9
 forwarding() { echo "$1: routing $(cat /proc/sys/net/ipv4/ip_forward), $(nft list tables | wc -l) tables"; }
 forwarding before
 "$@" deploys/sandbox.py
@@ -295,6 +308,11 @@ forwarding up
 "$@" deploys/sandbox_down.py
 forwarding down
 ls -A /run
+# Something that was started while the sandbox was there.
+"$@" deploys/sandbox.py
+ip link add gqtest0 type bridge
+"$@" deploys/sandbox_down.py
+forwarding "beside a bridge"
 """
     command = pyinfra_command("--json", "-y", *data(), "@local")
     ended = must(run("unshare", "--net", "--mount", "sh", "-c", script, str(ROOT), *command))
@@ -302,7 +320,9 @@ ls -A /run
         "before: routing 0, 0 tables",
         "up: routing 1, 1 tables",
         "down: routing 0, 0 tables",
+        "beside a bridge: routing 1, 0 tables",
     ]
+    assert "the kernel settings stay as they are, because gqtest0 may need them" in ended.errors
     assert "gpuquilt-sandbox" not in ended.output.splitlines(), "something of ours is left in /run"
     assert f"{NAME}: the package mirror" in ended.errors
     assert Traces.look() == before

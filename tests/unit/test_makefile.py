@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,21 +15,42 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = re.findall(r'echo "make (\S+)', MAKEFILE)
 
 
+@pytest.fixture(autouse=True)
+def _no_other_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The make that runs the tests passes on where its own sandbox is."""
+    for variable in ("SANDBOX", "SANDBOX_STATE", "GPUQUILT_SANDBOX_STATE"):
+        monkeypatch.delenv(variable, raising=False)
+
+
 def make(folder: Path, *arguments: str, **programs: str) -> Ended:
     """Run make in a folder that has nothing but the Makefile and pyproject.toml, with programs that only pretend."""
     (folder / "Makefile").write_text(MAKEFILE)
     (folder / "pyproject.toml").touch()
-    (folder / "bin").mkdir()
     for name, script in programs.items():
-        program = folder / "bin" / name
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
+        write_program(folder / "bin" / name, script)
     return run("make", *arguments, cwd=folder, PATH=f"{folder}/bin:{os.environ['PATH']}", MAKEFLAGS="")
+
+
+def ready_environment(folder: Path, script: str) -> None:
+    """A virtual environment that is up to date, with programs that only pretend; and who looks is root."""
+    (folder / "Makefile").write_text(MAKEFILE)
+    (folder / "pyproject.toml").touch()
+    os.utime(folder / "pyproject.toml", (0, 0))
+    for name in ("pyinfra", "python", "pytest"):
+        write_program(folder / ".venv/bin" / name, script)
+    (folder / ".venv/ready").touch()
+    write_program(folder / "bin/id", "echo 0")
+
+
+def write_program(path: Path, script: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
 
 
 def test_help_names_every_target() -> None:
     defined = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-    assert set(TARGETS) == defined - {"help", "root", "python3-venv"}
+    assert set(TARGETS) == defined - {"help", "root", "python3-venv", "tools"}
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -40,7 +62,66 @@ def test_every_target_can_be_made(target: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("target", "deploy"), [("sandbox", "deploys/sandbox.py"), ("sandbox-down", "deploys/sandbox_down.py")])
 def test_the_settings_of_the_sandbox_reach_its_deploys(target: str, deploy: str, tmp_path: Path) -> None:
     settings = "--data sandbox_subnet=198.18.80.0/24"
-    assert f"{deploy} {settings}\n" in make(tmp_path, "--dry-run", target, f"SANDBOX={settings}").output
+    commands = make(tmp_path, "--dry-run", target, f"SANDBOX={settings}").output
+    assert f"{deploy} --data sandbox_state=/var/lib/gpuquilt-sandbox {settings}\n" in commands
+
+
+@pytest.mark.parametrize("arguments", [["SANDBOX_STATE=/srv/sandbox"], []], ids=["argument", "environment"])
+def test_deploys_and_inventory_mean_the_same_sandbox(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not arguments:
+        monkeypatch.setenv("GPUQUILT_SANDBOX_STATE", "/srv/sandbox")
+    # Programs that say what they were given stand for the environment's.
+    ready_environment(tmp_path, 'echo "$(basename $0) $*; inventory: $GPUQUILT_SANDBOX_STATE"')
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    targets = ("sandbox", "sandbox-down")
+    made = "".join(run("make", target, *arguments, cwd=tmp_path, PATH=path, MAKEFLAGS="").text for target in targets)
+    said = [line for line in made.splitlines() if "; inventory: " in line]
+    assert len(said) == 4
+    assert all(line.endswith("; inventory: /srv/sandbox") for line in said), made
+    assert [line.count("--data sandbox_state=/srv/sandbox") for line in said] == [1, 0, 0, 1]
+
+
+def test_a_folder_among_the_other_settings_is_refused(tmp_path: Path) -> None:
+    ended = make(tmp_path, "sandbox", "SANDBOX=--data sandbox_state=/srv/sandbox", id="echo 0")
+    assert ended.status != 0
+    assert "named by SANDBOX_STATE=/a/folder" in ended.errors
+
+
+def bare_computer(folder: Path, user: int) -> Ended:
+    """`make tools` where no program of Debian's further packages is there, and apt-get only says what it was told."""
+    (folder / "Makefile").write_text(MAKEFILE.replace(":/usr/sbin:/sbin", ""))
+    programs = folder / "bin"
+    write_program(programs / "id", f"echo {user}")
+    write_program(programs / "apt-get", 'echo "apt-get $*"')
+    (programs / "make").symlink_to(shutil.which("make") or "")
+    return run("make", "tools", cwd=folder, PATH=str(programs), MAKEFLAGS="")
+
+
+PACKAGES = "git curl zstd nftables iproute2 openssh-client systemd procps"
+
+
+def test_what_the_tests_run_is_installed_first(tmp_path: Path) -> None:
+    ended = bare_computer(tmp_path, user=0)
+    assert ended.status == 0, ended.text
+    update, install = ended.output.splitlines()[1:]
+    assert update.startswith("apt-get update")
+    assert install.startswith("apt-get install --yes")
+    assert install.endswith(PACKAGES)
+
+
+def test_who_cannot_install_it_is_told_what_is_missing(tmp_path: Path) -> None:
+    ended = bare_computer(tmp_path, user=1000)
+    assert ended.status != 0
+    assert f"install the packages {PACKAGES}." in ended.errors
+    assert "apt-get" not in ended.text
+
+
+@pytest.mark.parametrize("target", ["test", "test-unit", "test-long"])
+def test_all_tests_wait_for_the_programs_that_they_run(target: str, tmp_path: Path) -> None:
+    commands = make(tmp_path, "--dry-run", target).output
+    assert 0 < commands.index("ssh-keygen=openssh-client") < commands.index("/pytest ")
 
 
 @pytest.mark.parametrize("target", ["sandbox", "sandbox-down", "test", "test-long"])

@@ -19,6 +19,7 @@ RUN_BY = {
     "make sandbox SANDBOX='--data sandbox_subnet=198.18.80.0/24'": (
         "tests/unit/test_makefile.py::test_the_settings_of_the_sandbox_reach_its_deploys"
     ),
+    "make sandbox SANDBOX_STATE=/srv/sandbox": ("tests/unit/test_makefile.py::test_deploys_and_inventory_mean_the_same_sandbox"),
     "make sandbox-down": "tests/sandbox/test_sandbox_role.py::test_removing_it_leaves_nothing_and_touches_nothing_else",
     "pyinfra -y @local deploys/sandbox_down.py --data sandbox_purge=true": (
         "tests/sandbox/test_sandbox_role.py::test_purging_removes_the_cache_but_not_one_that_another_sandbox_stands_on"

@@ -100,6 +100,14 @@ def test_the_report_says_what_runs_and_how_to_go_on() -> None:
         assert words in text
 
 
+def test_a_sandbox_in_another_folder_is_named_to_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("inventories/sandbox.py", "http://198.18.77.10:8080/v1", Answer(" Paris", 3, 26.25), [WORKER, HEAD])
+    monkeypatch.setenv("GPUQUILT_SANDBOX_STATE", "/srv/sandbox")
+    assert "\n    . .venv/bin/activate\n    export GPUQUILT_SANDBOX_STATE=/srv/sandbox\n" in report(*arguments)
+    monkeypatch.setenv("GPUQUILT_SANDBOX_STATE", "/var/lib/gpuquilt-sandbox")
+    assert "export" not in report(*arguments)
+
+
 def test_without_an_inventory_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "python -m roles.sandbox.ask INVENTORY" in capsys.readouterr().err

@@ -212,6 +212,9 @@ lacks 0c1e57098bba43ac29e6e3b677cdceebdd22334f^{tree}
 @ssh id_ed25519
 @ssh id_ed25519.pub
 ssh-ed25519 AAAA comment
+@bridges
+docker0
+gq-br0
 @tables
 table ip gpuquilt_sandbox_gq
 table ip gpuquilt_sandbox_gqt
@@ -254,6 +257,7 @@ def test_an_answer_is_read() -> None:
     assert not seen.has_mirror
     assert set(seen.ssh) == {"id_ed25519", "id_ed25519.pub"}
     assert seen.other_sandboxes == ("gpuquilt_sandbox_gqt",)
+    assert seen.other_bridges == ("docker0",)
     assert seen.machines == {
         "gq-w1": SeenMachine("gq-w1", mounted=True, cable=True, plugged=True),
         "gq-w2": SeenMachine("gq-w2", cable=True),
