@@ -63,6 +63,8 @@ replace_file() { # likewise
     digest "$3.partial"
     if [ "$sum" != "$2" ]; then
         rm -f "$3.partial" "$4.partial"
+        # The folder of a model that was never had is of no use; one with files in it stays.
+        rmdir "${3%/*}" 2>/dev/null || true
         fail "${6}source = $1 has the SHA-256 $sum, and ${6}sha256 is $2: correct the one or the other; nothing was replaced."
     fi
     chmod 644 "$3.partial"
