@@ -10,14 +10,16 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Literal, get_args
+
+from roles.base.templates import TEMPLATES
 
 State = Literal["verified", "wrong", "unknown", "absent"]
 STATES: tuple[State, ...] = get_args(State)
 """What stands at the final path: what is wanted, something else, something not hashed yet, or nothing."""
 
-TEMPLATES = Path(__file__).parents[2] / "templates" / "download"
+SCRIPTS = TEMPLATES / "download"
 
 MEBIBYTE = 1024 * 1024
 RESERVE = 64 * MEBIBYTE
@@ -182,7 +184,7 @@ def script(host: str, downloads: Sequence[Download], reader: str) -> str:
 
 
 def _text(name: str) -> str:
-    return (TEMPLATES / name).read_text()
+    return (SCRIPTS / name).read_text()
 
 
 def _arguments(download: Download, reader: str) -> str:

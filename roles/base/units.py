@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+from roles.base.templates import render as render_template
 
 OWN_VARIABLES = frozenset({"HOME", "LLAMA_CACHE", "GPUQUILT_STATE"})
 
@@ -19,22 +16,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill in a template.
+    """Fill in a template with the filters `command_line` and `assignment`.
 
-    :param template: its path below `TEMPLATES`
+    :param template: its path below ``templates``
     :raises jinja2.UndefinedError: the template names a value that is not given
     """
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    environment.filters["command_line"] = command_line
-    environment.filters["assignment"] = lambda variable: assignment(*variable)
-    return environment.get_template(template).render(**values)
+    filters = {"command_line": command_line, "assignment": lambda variable: assignment(*variable)}
+    return render_template(template, filters, **values)
 
 
 def command_line(words: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from pyinfra.api import deploy
 
 from roles.cluster import operations
 from roles.cluster.operations import Ready
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 
 
 @deploy("Switch")
@@ -26,9 +27,9 @@ def roll_back(ready: Ready) -> None:
 
 def _lock_step(ready: Ready) -> None:
     operations.stop_heads(name="Stop the heads")
-    operations.start_workers(name="Switch the workers", ready=ready)
-    operations.start_heads(name="Switch the heads", ready=ready)
-    operations.take_back_workers(name="Take back the workers", ready=ready)
-    operations.take_back_heads(name="Take back the heads", ready=ready)
+    operations.start(name="Switch the workers", unit=RPC_SERVER, ready=ready)
+    operations.start(name="Switch the heads", unit=LLAMA_SERVER, ready=ready)
+    operations.take_back(name="Take back the workers", unit=RPC_SERVER, ready=ready)
+    operations.take_back(name="Take back the heads", unit=LLAMA_SERVER, ready=ready)
     operations.remember(name="Remember what answered")
     operations.conclude(name="Result of the switch")

@@ -86,40 +86,21 @@ def stop_heads() -> Commands:
 
 
 @operation()
-def start_workers(ready: Ready) -> Commands:
-    """Switch and start this host's RPC server, if it is not what it should be."""
+def start(unit: str, ready: Ready) -> Commands:
+    """Switch and start this host's unit, if it is not what it should be."""
     switch = current_switch()
-    reasons = [] if switch.missing or switch.failures else switch.worker_reasons(host.name)
+    reasons = [] if switch.missing or switch.failures else switch.reasons(host.name, unit)
     if reasons:
-        yield FunctionCommand(_careful, (switch, _start, RPC_SERVER, ready, reasons), {})
-    host.noop("its worker is what it should be")
+        yield FunctionCommand(_careful, (switch, _start, unit, ready, reasons), {})
+    host.noop(f"{unit} is what it should be")
 
 
 @operation()
-def start_heads(ready: Ready) -> Commands:
-    """Switch and start this host's llama-server, if it is not what it should be."""
-    switch = current_switch()
-    reasons = [] if switch.missing or switch.failures else switch.head_reasons(host.name)
-    if reasons:
-        yield FunctionCommand(_careful, (switch, _start, LLAMA_SERVER, ready, reasons), {})
-    host.noop("its head is what it should be")
-
-
-@operation()
-def take_back_workers(ready: Ready) -> Commands:
-    """After a failure: stop the heads that were switched and put their workers back to what answered last."""
+def take_back(unit: str, ready: Ready) -> Commands:
+    """After a failure: put this host's unit back to what answered last; with the workers' turn the heads are stopped."""
     switch = current_switch()
     if switch.failures and switch.changed(host.name):
-        yield FunctionCommand(_take_back, (switch, RPC_SERVER, ready), {})
-    host.noop("nothing to take back")
-
-
-@operation()
-def take_back_heads(ready: Ready) -> Commands:
-    """After a failure: put the heads back to what answered last."""
-    switch = current_switch()
-    if switch.failures and switch.changed(host.name):
-        yield FunctionCommand(_take_back, (switch, LLAMA_SERVER, ready), {})
+        yield FunctionCommand(_take_back, (switch, unit, ready), {})
     host.noop("nothing to take back")
 
 

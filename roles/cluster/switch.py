@@ -48,6 +48,10 @@ class Switch:
     def _is_complete(self, name: str, plan: HostPlan) -> bool:
         return name in self.wanted and set(planned_units(plan)) <= set(self.wanted[name].units)
 
+    def reasons(self, host: str, unit: str) -> list[str]:
+        """Why this host's unit must be (re)started; empty when it need not, or when the host is not to have it."""
+        return self.worker_reasons(host) if unit == RPC_SERVER else self.head_reasons(host)
+
     def worker_reasons(self, host: str) -> list[str]:
         """Why this worker must be restarted."""
         if not self.plan.hosts[host].worker:

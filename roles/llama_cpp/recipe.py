@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+from roles.base.templates import render
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import RELEASES
 
@@ -29,8 +27,6 @@ BUILD_SPACE = 3072
 """MiB below `ROOT` for source, objects and the compiler cache; a CPU build of all targets was seen to take 1.2 GiB."""
 RELEASE_SPACE = 512
 """MiB below `RELEASES` and `ARCHIVES` for one more release."""
-
-_TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "build"
 
 
 @dataclass(frozen=True)
@@ -90,11 +86,8 @@ def build_script(plan: HostPlan, jobs: int) -> str:
 
     :param jobs: how many compilers run at once; 0: one for each core
     """
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
-    )
-    environment.filters["quote"] = shlex.quote
-    return environment.get_template("llama_cpp.sh.j2").render(
+    return render(
+        "build/llama_cpp.sh.j2",
         release=plan.release,
         commit=plan.commit,
         options=plan.profile.options,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+from roles.base.templates import TEMPLATES as ALL_TEMPLATES
+from roles.base.templates import render as render_template
 from roles.sandbox.layout import INSIDE, Layout, Machine
 
-TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "sandbox"
+TEMPLATES = ALL_TEMPLATES / "sandbox"
 
 
 def render(template: str, **values: Any) -> str:
@@ -18,16 +17,7 @@ def render(template: str, **values: Any) -> str:
 
     :raises jinja2.UndefinedError: a value is missing
     """
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    environment.filters["quote"] = shlex.quote
-    return environment.get_template(template).render(**values)
+    return render_template(f"sandbox/{template}", **values)
 
 
 def nspawn_command(layout: Layout, machine: Machine) -> str:
