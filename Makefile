@@ -93,7 +93,7 @@ test: root lint test-unit
 
 test-unit: $(READY) tools
 	@echo "==> Tests without a machine"
-	@$(RUN)/pytest tests/unit
+	@$(RUN)/pytest -n 2 tests/unit
 
 test-long: root $(READY) tools
 	@$(RUN)/pytest tests/unit tests/sandbox -m long

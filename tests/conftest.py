@@ -14,6 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SECONDS_TO_DIE = 10
 
 
+OF_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES")
+"""By these a make that a test starts would take itself for a part of the one that runs the tests."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """A command that has ended."""
@@ -37,7 +41,7 @@ def run(*command: str, timeout: float = 120, cwd: Path = ROOT, **environment: st
     process = subprocess.Popen(
         command,
         cwd=cwd,
-        env=os.environ | environment,
+        env={name: value for name, value in os.environ.items() if name not in OF_MAKE} | environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
