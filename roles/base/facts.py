@@ -43,6 +43,7 @@ class MissingPackagesFact(FactBase[list[str]]):
         installed = {line.removeprefix("installed ") for line in output if line.startswith("installed ")}
         return [name for name in self.names if name not in installed]
 
+    # pyinfra declares it static and calls it on the instance, which alone knows what was asked for.
     @override
     def default(self) -> list[str]:  # type: ignore[override]
         return list(self.names)
@@ -60,6 +61,7 @@ class DownloadsFact(FactBase[list[Found]]):
     def process(self, output: list[str]) -> list[Found]:
         return download.parse(output, self.count)
 
+    # Likewise.
     @override
     def default(self) -> list[Found]:  # type: ignore[override]
         return download.parse([], self.count)

@@ -30,6 +30,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 def change(**changes: object) -> Seen:
     """What a host shows whose RPC server is not quite what it should be."""
+    # The values of the changes are of several types, which mypy cannot tell apart by their names.
     service = replace(SEEN.services[RPC_SERVER], **changes)  # type: ignore[arg-type]
     return replace(SEEN, services={RPC_SERVER: service})
 
