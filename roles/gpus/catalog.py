@@ -1,0 +1,159 @@
+"""What is known of GPUs, drivers, toolkits, images and packages: catalog.yaml, typed. Pure."""
+
+from __future__ import annotations
+
+from datetime import date
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+FILE = Path(__file__).with_name("catalog.yaml")
+
+IdRange = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}(-[0-9a-f]{4})?$")]
+"""Device ids of one vendor: ``1b06``, or ``1b00-1d56``, both ends included."""
+Version = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+Vendor = Literal["nvidia", "amd", "intel"]
+Flavour = Literal["open", "proprietary"]
+
+
+class OpenModule(StrEnum):
+    """Whether NVIDIA's open kernel module drives a generation."""
+
+    IMPOSSIBLE = "impossible"
+    POSSIBLE = "possible"
+    REQUIRED = "required"
+
+
+class Support(StrEnum):
+    """What a branch of NVIDIA's driver is to NVIDIA."""
+
+    LONG_TERM = "long-term"
+    PRODUCTION = "production"
+    NEW_FEATURE = "new-feature"
+    LEGACY = "legacy"
+
+
+class Entry(BaseModel):
+    """Every entry says where its facts come from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    source: str = Field(min_length=1)
+
+
+class Chips(Entry):
+    """Chips of one generation that are compiled for alike.
+
+    :param chips: how their names begin, as pci.ids has them: ``GP10``, ``Navi 3``; the longest prefix in the catalog decides
+    :param ids: device ids of the vendor's GPUs; the narrowest range in the catalog decides
+    """
+
+    chips: tuple[str, ...] = ()
+    ids: tuple[IdRange, ...] = ()
+    compute_capability: Version | None = None
+    gfx_target: str | None = None
+    integrated: bool = False
+
+
+class Generation(Entry):
+    """GPUs that need the same driver.
+
+    :param title: its name in words
+    :param first_branch: oldest branch of NVIDIA's driver that drives it
+    :param last_branch: newest branch that does; None where every newer one does
+    """
+
+    vendor: Vendor
+    title: str
+    open_module: OpenModule | None = None
+    first_branch: int | None = None
+    last_branch: int | None = None
+    members: tuple[Chips, ...]
+
+
+class Branch(Entry):
+    """A branch of NVIDIA's driver.
+
+    :param end_of_life: the last day on which NVIDIA maintains it; None where that is not known
+    :param open_only: it has no proprietary kernel module
+    """
+
+    support: Support
+    end_of_life: date | None = None
+    open_only: bool = False
+
+
+class Toolkit(Entry):
+    """A minor release of CUDA.
+
+    :param driver: version of the driver that it was made with
+    :param lowest_driver: the oldest driver branch on which its programs start at all (minor version compatibility)
+    :param capabilities: the compute capabilities that it compiles for
+    :param build_image: container image with the compiler
+    :param runtime_image: the same without it
+    """
+
+    driver: Version
+    lowest_driver: int
+    capabilities: tuple[Version, ...]
+    build_image: str
+    runtime_image: str
+
+
+class Images(Entry):
+    """Container images of a backend other than CUDA."""
+
+    build_image: str
+    runtime_image: str
+
+
+class DriverOffer(Entry):
+    """A branch of NVIDIA's driver that a package source has for a distribution.
+
+    :param origin: ``distribution`` (its own archive) or ``nvidia`` (NVIDIA's repository)
+    :param version: newest version that was seen there
+    :param packages: what to install for computing, without a desktop, by flavour; a flavour that is left out is not offered
+    :param signed: its modules are signed by the distribution, so that Secure Boot accepts them
+    """
+
+    origin: Literal["distribution", "nvidia"]
+    branch: int
+    version: Version
+    packages: dict[Flavour, tuple[str, ...]]
+    signed: bool = False
+    supported: bool = True
+
+
+class Distribution(Entry):
+    """A release of a distribution.
+
+    :param drivers: where NVIDIA's driver can come from
+    :param backends: backends that its own packages suffice for, without a container, apart from cpu and cuda
+    """
+
+    title: str
+    drivers: tuple[DriverOffer, ...]
+    backends: tuple[Literal["sycl", "hip", "vulkan"], ...] = ()
+
+
+class Catalog(BaseModel):
+    """The whole of it.
+
+    :param distributions: ``ID`` + ``VERSION_ID`` of os-release, e.g. debian13
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    generations: dict[str, Generation]
+    branches: dict[int, Branch]
+    toolkits: dict[Version, Toolkit]
+    images: dict[Literal["sycl", "hip", "vulkan", "cpu"], Images]
+    distributions: dict[str, Distribution]
+
+
+@cache
+def load() -> Catalog:
+    """The catalog as it is shipped."""
+    return Catalog.model_validate(yaml.safe_load(FILE.read_text()))
