@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,6 +30,7 @@ from roles.cluster.facts import SeenFact
 from roles.cluster.plan import Host, HostPlan, Plan, group_problems, host_problems, make_plan
 from roles.cluster.settings import Settings
 from roles.cluster.switch import Switch, foreign_units
+from roles.gpus.catalog import load
 
 Check = Callable[[HostPlan, HostSettings], list[str]]
 """A role's own look at one host (its facts are at hand): what is wrong with it, one sentence each."""
@@ -110,7 +112,7 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
         for host in data:
             problems += host_problems(host.name, machines[host.name], _wants_sudo(state, host))
         _refuse(problems)
-    plan = make_plan(hosts)
+    plan = make_plan(hosts, date.today(), load())
     _refuse(plan.refusals)
     found = _on_all_hosts(
         state,

@@ -110,10 +110,14 @@ class Toolkit(Entry):
 
 
 class Images(Entry):
-    """Container images of a backend other than CUDA, whose images come with the toolkit."""
+    """Container images of a backend other than CUDA, whose images come with the toolkit.
+
+    :param gfx_targets: AMD's GPUs that its libraries have code for
+    """
 
     build_image: str
     runtime_image: str
+    gfx_targets: tuple[str, ...] = ()
 
 
 class DriverOffer(Entry):
