@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 from pydantic import ValidationError
 
+from roles.base.documentation import branches
 from roles.gpus.catalog import Catalog, Chips, Generation, OpenModule, load, span, version
 
 CATALOG = load()
@@ -169,6 +170,14 @@ def test_an_entry_without_a_source_is_refused() -> None:
         Generation.model_validate({"vendor": "nvidia", "title": "X", "members": []})
     with pytest.raises(ValidationError, match="ids"):
         Chips.model_validate({"source": "x", "ids": ["1B06"]})
+
+
+@pytest.mark.parametrize(
+    ("generation", "words"),
+    [("pascal", "up to 580"), ("blackwell", "570 and newer"), ("ampere", "all"), ("rdna4", "-")],
+)
+def test_the_readme_says_which_branches_drive_a_generation(generation: str, words: str) -> None:
+    assert branches(CATALOG.generations[generation]) == words
 
 
 def test_versions_are_compared_by_number() -> None:
