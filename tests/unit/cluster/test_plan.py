@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.cluster.options import HEAD_TARGETS, WORKER_TARGETS, Profile
-from roles.cluster.plan import host_problems
+from roles.cluster.plan import as_data, host_problems
 from tests.unit.cluster.examples import NEWER, OLDER, cluster, good_plan, head, host, machine, plan_of, worker
 
 

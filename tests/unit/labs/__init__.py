@@ -1,7 +1,8 @@
 """Whole labs: an inventory, what each machine of it said, and the plan for all.
 
 Each folder is one lab: ``inventory.py`` as a user writes it, ``HOST.txt`` with what each command that looks at a host printed,
-and ``plan.yaml``, everything that is planned. After a change that was meant: ``python -m tests.unit.labs``, and read the difference.
+and ``plan.yaml``, everything that is planned. After a change that was meant, run ``python -m tests.unit.labs`` and read the
+difference.
 """
 
 from __future__ import annotations
