@@ -6,7 +6,7 @@ Every run is pyinfra itself, in a process of its own. Its fake hosts take note o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from io import StringIO
@@ -62,9 +62,9 @@ class Run:
         return [host for host, command in self.commands if words in command]
 
 
-def deploy(inventory: Path, *options: str, script: Path = CLUSTER, cwd: Path = ROOT) -> Run:
-    """Run a deploy with `-y`."""
-    ended = pyinfra("-y", "--debug", *options, str(inventory), str(script), cwd=cwd, timeout=60)
+def deploy(inventory: Path, *options: str, script: Path = CLUSTER, cwd: Path = ROOT, yes: Sequence[str] = ("-y",)) -> Run:
+    """Run a deploy, unless said otherwise with `-y`."""
+    ended = pyinfra(*yes, "--debug", *options, str(inventory), str(script), cwd=cwd, timeout=60)
     return Run(ended, [(name, command or kind) for kind, name, command in COMMAND.findall(ended.text)])
 
 
@@ -450,10 +450,12 @@ def test_enter_at_every_prompt_does_not_go_on_without_a_host_that_is_down(tmp_pa
     assert "Starting operation" not in text
 
 
-def test_a_host_that_is_down_is_named_without_a_terminal_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("yes", [["-y"], []])
+def test_a_host_that_is_down_is_named_without_a_terminal_too(tmp_path: Path, yes: list[str]) -> None:
     down = ("127.0.0.1", {"ssh_port": 1, **GOOD})
-    run = deploy(inventory(tmp_path, workers=[down, fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)]))
+    run = deploy(inventory(tmp_path, workers=[down, fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)]), yes=yes)
     assert run.ended.status != 0
+    assert "continue?" not in run.ended.text
     assert "127.0.0.1: cannot be reached (why stands above): start it, or take it out of the inventory" in run.ended.text
     assert "Traceback" not in run.ended.text
     assert run.commands == []
