@@ -1,13 +1,15 @@
 """Phase 1 of a deploy: look at all hosts, make one plan for all, and stop before any change where it cannot be made.
 
+`look` stops; `examine` says the same of the same hosts, and leaves the stopping to who calls it.
+
 Deploy code runs once per host, at the same time; the first to come looks at all of them, the others read the result.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -38,14 +40,16 @@ Check = Callable[[HostPlan, HostSettings], list[str]]
 class Look:
     """What was seen and decided.
 
-    :param plan: one plan for all hosts
-    :param settings: host → its settings, by role
+    :param plan: one plan for all hosts, with everything that speaks against it
+    :param settings: host → its settings, by role; a host whose settings are not valid has none
+    :param hosts: what the plan was made from
     :param switch: what the hosts of this run tell each other while they are switched
     """
 
     plan: Plan
-    settings: dict[str, HostSettings]
-    switch: Switch
+    settings: Mapping[str, HostSettings] = field(default_factory=dict)
+    hosts: Sequence[Host] = ()
+    switch: Switch = field(default_factory=lambda: Switch(Plan()))
 
 
 _looks: WeakKeyDictionary[State, Look | PyinfraError] = WeakKeyDictionary()
@@ -59,13 +63,21 @@ def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> 
     :param checks: what roles want to know before the first change
     :raises PyinfraError: with every reason against the run, one a line
     """
+    found = examine(models, checks)
+    if found.plan.refusals:
+        raise PyinfraError("nothing was changed, because:\n" + "\n".join(f"    {line}" for line in found.plan.refusals))
+    return found
+
+
+def examine(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> Look:
+    """The same as `look`, with the reasons against the run among what was found."""
     state = ctx_state.get()
     with _one_at_a_time:
         if state not in _looks:
             try:
                 _looks[state] = _look(state, [Settings, *models], checks)
-            except PyinfraError as refusal:
-                _looks[state] = refusal
+            except PyinfraError as error:
+                _looks[state] = error
     return _made(state)
 
 
@@ -93,45 +105,41 @@ def foreign_keys() -> frozenset[str]:
 
 
 def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[Check]) -> Look:
-    _refuse(_typed_wrongly(state))
-    # An answer of Enter to "continue?" must not go on to the switch.
-    state.should_raise_failed_hosts = None
+    wrong = _typed_wrongly(state)
+    if wrong:
+        return Look(Plan(refusals=tuple(once(wrong))))
     data = inventory_data(state.inventory)
     settings, problems = read_settings(models, data, foreign_keys())
     problems = _unsafe_arguments(data) + problems
+    wants_sudo = {host.name: bool(host.data.get("_sudo", state.config.SUDO)) for host in data}
     machines: dict[str, Machine] = _on_all_hosts(state, lambda host: host.get_fact(MachineFact, _sudo=False))
     hosts = [
-        Host(host.name, host.groups, settings[host.name][Settings], machines[host.name], _wants_sudo(state, host))
+        Host(host.name, host.groups, settings[host.name][Settings], machines[host.name], wants_sudo[host.name])
         for host in data
         if host.name in settings
     ]
-    if problems:
-        problems += group_problems({host.name: host.groups for host in data})
-        for host in data:
-            problems += host_problems(host.name, machines[host.name], _wants_sudo(state, host))
-        _refuse(problems)
     plan = make_plan(hosts)
-    _refuse(plan.refusals)
-    found = _on_all_hosts(
-        state,
-        lambda host: (
-            foreign_units(plan.hosts[host.name], host.get_fact(SeenFact))
-            + [line for check in checks for line in check(plan.hosts[host.name], settings[host.name])]
-        ),
-    )
-    _refuse([f"{name}: {line}" for name, lines in found.items() for line in lines])
-    return Look(plan, settings, Switch(plan))
+    refusals = list(plan.refusals)
+    if problems:
+        refusals = problems + group_problems({host.name: host.groups for host in data})
+        for host in data:
+            refusals += host_problems(host.name, machines[host.name], wants_sudo[host.name])
+    if not refusals:
+        refusals = _checked(state, plan, settings, checks)
+    plan = replace(plan, refusals=tuple(once(refusals)))
+    return Look(plan, settings, hosts, Switch(plan))
 
 
-def _wants_sudo(state: State, host: HostData) -> bool:
-    """Whether commands go through sudo there, by the inventory or by ``--sudo``."""
-    return bool(host.data.get("_sudo", state.config.SUDO))
+def _checked(state: State, plan: Plan, settings: Mapping[str, HostSettings], checks: Sequence[Check]) -> list[str]:
+    """What speaks against the plan on the hosts that are to run something."""
 
+    def ask(host: PyinfraHost) -> list[str]:
+        there = plan.hosts[host.name]
+        return foreign_units(there, host.get_fact(SeenFact)) + [
+            line for check in checks for line in check(there, settings[host.name])
+        ]
 
-def _refuse(reasons: Iterable[str]) -> None:
-    lines = once(list(reasons))
-    if lines:
-        raise PyinfraError("nothing was changed, because:\n" + "\n".join(f"    {line}" for line in lines))
+    return [f"{name}: {line}" for name, lines in _on_all_hosts(state, ask, plan.hosts).items() for line in lines]
 
 
 def _unsafe_arguments(data: Iterable[HostData]) -> list[str]:
@@ -169,12 +177,16 @@ def _typed_wrongly(state: State) -> list[str]:
     return reasons
 
 
-def _on_all_hosts(state: State, ask: Callable[[PyinfraHost], Any]) -> dict[str, Any]:
-    """Ask every host at the same time; the answers by host name, in the order of the inventory."""
+def _on_all_hosts(state: State, ask: Callable[[PyinfraHost], Any], names: Collection[str] | None = None) -> dict[str, Any]:
+    """Ask hosts at the same time; the answers by host name, in the order of the inventory.
+
+    :param names: whom to ask; default: every host
+    """
 
     def in_context(host: PyinfraHost) -> Any:
         with ctx_config.use(state.config.copy()), ctx_host.use(host):
             return ask(host)
 
-    greenlets = {host.name: gevent.spawn(in_context, host) for host in state.inventory}
+    asked = [host for host in state.inventory if names is None or host.name in names]
+    greenlets = {host.name: gevent.spawn(in_context, host) for host in asked}
     return {name: greenlet.get() for name, greenlet in greenlets.items()}
