@@ -163,7 +163,9 @@ class Catalog(BaseModel):
         :param device: 4 hexadecimal digits
         :return: a key of `generations` and its member, or None where nothing fits
         """
-        named = [(len(name), key, chips) for key, chips in self._of(vendor) for name in chips.chips if (chip or "").startswith(name)]
+        named = [
+            (len(name), key, chips) for key, chips in self._of(vendor) for name in chips.chips if (chip or "").startswith(name)
+        ]
         if named:
             return max(named, key=lambda found: found[0])[1:]
         spans = [(span(ids), key, chips) for key, chips in self._of(vendor) for ids in chips.ids]
@@ -171,7 +173,12 @@ class Catalog(BaseModel):
         return min(holding, key=lambda found: len(found[0]))[1:] if holding else None
 
     def _of(self, vendor: str) -> Iterator[tuple[str, Chips]]:
-        return ((key, chips) for key, generation in self.generations.items() if generation.vendor == vendor for chips in generation.members)
+        return (
+            (key, chips)
+            for key, generation in self.generations.items()
+            if generation.vendor == vendor
+            for chips in generation.members
+        )
 
 
 def span(ids: IdRange) -> range:
