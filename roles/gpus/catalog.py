@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from enum import StrEnum
 from functools import cache
@@ -49,6 +50,8 @@ class Chips(Entry):
 
     :param chips: how their names begin, as pci.ids has them: ``GP10``, ``Navi 3``; the longest prefix in the catalog decides
     :param ids: device ids of the vendor's GPUs; the narrowest range in the catalog decides
+    :param integrated: they share the memory of the processor
+    :param bridged: their cards have PCI Express bridges of their own, behind which the GPU's own link says nothing of the slot's
     """
 
     chips: tuple[str, ...] = ()
@@ -56,13 +59,14 @@ class Chips(Entry):
     compute_capability: Version | None = None
     gfx_target: str | None = None
     integrated: bool = False
+    bridged: bool = False
 
 
 class Generation(Entry):
     """GPUs that need the same driver.
 
     :param title: its name in words
-    :param first_branch: oldest branch of NVIDIA's driver that drives it
+    :param first_branch: oldest branch of NVIDIA's driver that drives it; None where every branch that is still offered does
     :param last_branch: newest branch that does; None where every newer one does
     """
 
@@ -151,6 +155,36 @@ class Catalog(BaseModel):
     toolkits: dict[Version, Toolkit]
     images: dict[Literal["sycl", "hip", "vulkan", "cpu"], Images]
     distributions: dict[str, Distribution]
+
+    def find(self, vendor: str, chip: str | None, device: str | None) -> tuple[str, Chips] | None:
+        """Find a GPU by the name of its chip, or else by its id.
+
+        :param chip: as pci.ids has it, e.g. ``GP102``
+        :param device: 4 hexadecimal digits
+        :return: a key of `generations` and its member, or None where nothing fits
+        """
+        named = [
+            (len(name), key, chips) for key, chips in self._of(vendor) for name in chips.chips if (chip or "").startswith(name)
+        ]
+        if named:
+            return max(named, key=lambda found: found[0])[1:]
+        spans = [(span(ids), key, chips) for key, chips in self._of(vendor) for ids in chips.ids]
+        holding = [found for found in spans if device and int(device, 16) in found[0]]
+        return min(holding, key=lambda found: len(found[0]))[1:] if holding else None
+
+    def _of(self, vendor: str) -> Iterator[tuple[str, Chips]]:
+        return (
+            (key, chips)
+            for key, generation in self.generations.items()
+            if generation.vendor == vendor
+            for chips in generation.members
+        )
+
+
+def span(ids: IdRange) -> range:
+    """The device ids that a range of the catalog stands for."""
+    first, _, last = ids.partition("-")
+    return range(int(first, 16), int(last or first, 16) + 1)
 
 
 @cache

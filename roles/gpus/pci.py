@@ -54,6 +54,7 @@ class Device:
     :param parent: address of the bridge above; None where it is on a root bus, or not known
     :param iommu_group: None where the IOMMU is off, or not known
     :param load_percent: how busy it is, 0 to 100; None where nothing says so
+    :param memory_mib: its own memory in MiB, where the kernel says so (amdgpu)
     """
 
     address: str
@@ -73,3 +74,4 @@ class Device:
     parent: str | None = None
     iommu_group: int | None = None
     load_percent: int | None = None
+    memory_mib: int | None = None
