@@ -19,6 +19,8 @@ IdRange = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}(-[0-9a-f]{4})?
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 Vendor = Literal["nvidia", "amd", "intel"]
 Flavour = Literal["open", "proprietary"]
+Backend = Literal["cpu", "cuda", "sycl", "hip", "vulkan"]
+"""What llama.cpp computes with."""
 
 
 class OpenModule(StrEnum):
@@ -108,7 +110,7 @@ class Toolkit(Entry):
 
 
 class Images(Entry):
-    """Container images of a backend other than CUDA."""
+    """Container images of a backend other than CUDA, whose images come with the toolkit."""
 
     build_image: str
     runtime_image: str
@@ -121,6 +123,7 @@ class DriverOffer(Entry):
     :param version: newest version that was seen there
     :param packages: what to install for computing, without a desktop, by flavour; a flavour that is left out is not offered
     :param signed: its modules are signed by the distribution, so that Secure Boot accepts them
+    :param supported: false for a version that NVIDIA maintains no more, whatever the distribution does
     """
 
     origin: Literal["distribution", "nvidia"]
@@ -135,7 +138,7 @@ class Distribution(Entry):
     """A release of a distribution.
 
     :param drivers: where NVIDIA's driver can come from
-    :param backends: backends that its own packages suffice for, without a container, apart from cpu and cuda
+    :param backends: backends apart from cpu and cuda whose drivers it has itself, or the vendor of the GPU has for it
     """
 
     title: str
@@ -153,7 +156,7 @@ class Catalog(BaseModel):
     generations: dict[str, Generation]
     branches: dict[int, Branch]
     toolkits: dict[Version, Toolkit]
-    images: dict[Literal["sycl", "hip", "vulkan", "cpu"], Images]
+    images: dict[Backend, Images]
     distributions: dict[str, Distribution]
 
     def find(self, vendor: str, chip: str | None, device: str | None) -> tuple[str, Chips] | None:
