@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import gevent
@@ -25,12 +25,13 @@ from pyinfra.context import ctx_config, ctx_host, ctx_state
 
 from roles.base.connection import is_quick, unreachable
 from roles.base.facts import MachineFact
-from roles.base.machine import Machine
 from roles.base.settings import HostData, HostSettings, RoleSettings, once, read_settings
 from roles.cluster.facts import SeenFact
 from roles.cluster.plan import Host, HostPlan, Plan, group_problems, host_problems, make_plan
 from roles.cluster.settings import Settings
 from roles.cluster.switch import Switch, foreign_units
+
+T = TypeVar("T")
 
 Check = Callable[[HostPlan, HostSettings], list[str]]
 """A role's own look at one host (its facts are at hand): what is wrong with it, one sentence each."""
@@ -112,7 +113,7 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
     settings, problems = read_settings(models, data, foreign_keys())
     problems = _unsafe_arguments(data) + problems
     wants_sudo = {host.name: bool(host.data.get("_sudo", state.config.SUDO)) for host in data}
-    machines: dict[str, Machine] = _on_all_hosts(state, lambda host: host.get_fact(MachineFact, _sudo=False))
+    machines = ask_hosts(state, lambda host: host.get_fact(MachineFact, _sudo=False))
     hosts = [
         Host(host.name, host.groups, settings[host.name][Settings], machines[host.name], wants_sudo[host.name])
         for host in data
@@ -124,22 +125,22 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
         refusals = problems + group_problems({host.name: host.groups for host in data})
         for host in data:
             refusals += host_problems(host.name, machines[host.name], wants_sudo[host.name])
+    switch = Switch(plan)
     if not refusals:
-        refusals = _checked(state, plan, settings, checks)
-    plan = replace(plan, refusals=tuple(once(refusals)))
-    return Look(plan, settings, hosts, Switch(plan))
+        refusals = _checked(state, switch, settings, checks)
+    return Look(replace(plan, refusals=tuple(once(refusals))), settings, hosts, switch)
 
 
-def _checked(state: State, plan: Plan, settings: Mapping[str, HostSettings], checks: Sequence[Check]) -> list[str]:
+def _checked(state: State, switch: Switch, settings: Mapping[str, HostSettings], checks: Sequence[Check]) -> list[str]:
     """What speaks against the plan on the hosts that are to run something."""
 
     def ask(host: PyinfraHost) -> list[str]:
-        there = plan.hosts[host.name]
-        return foreign_units(there, host.get_fact(SeenFact)) + [
-            line for check in checks for line in check(there, settings[host.name])
-        ]
+        plan = switch.plan.hosts[host.name]
+        switch.seen[host.name] = host.get_fact(SeenFact)
+        problems = foreign_units(plan, switch.seen[host.name])
+        return problems + [line for check in checks for line in check(plan, settings[host.name])]
 
-    return [f"{name}: {line}" for name, lines in _on_all_hosts(state, ask, plan.hosts).items() for line in lines]
+    return [f"{name}: {line}" for name, lines in ask_hosts(state, ask, switch.plan.hosts).items() for line in lines]
 
 
 def _unsafe_arguments(data: Iterable[HostData]) -> list[str]:
@@ -177,13 +178,13 @@ def _typed_wrongly(state: State) -> list[str]:
     return reasons
 
 
-def _on_all_hosts(state: State, ask: Callable[[PyinfraHost], Any], names: Collection[str] | None = None) -> dict[str, Any]:
-    """Ask hosts at the same time; the answers by host name, in the order of the inventory.
+def ask_hosts(state: State, ask: Callable[[PyinfraHost], T], names: Collection[str] | None = None) -> dict[str, T]:
+    """Ask hosts for facts, all at the same time; the answers by host name, in the order of the inventory.
 
     :param names: whom to ask; default: every host
     """
 
-    def in_context(host: PyinfraHost) -> Any:
+    def in_context(host: PyinfraHost) -> T:
         with ctx_config.use(state.config.copy()), ctx_host.use(host):
             return ask(host)
 
