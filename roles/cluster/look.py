@@ -7,9 +7,11 @@ Deploy code runs once per host, at the same time; the first to come looks at all
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -25,13 +27,22 @@ from pyinfra.context import ctx_config, ctx_host, ctx_state
 
 from roles.base.connection import is_quick, unreachable
 from roles.base.facts import MachineFact
+from roles.base.machine import Machine
 from roles.base.settings import HostData, HostSettings, RoleSettings, once, read_settings
 from roles.cluster.facts import SeenFact
-from roles.cluster.plan import Host, HostPlan, Plan, group_problems, host_problems, make_plan
+from roles.cluster.plan import SERVING, Host, HostPlan, Plan, group_problems, host_problems, make_plan
 from roles.cluster.settings import Settings
 from roles.cluster.switch import Switch, foreign_units
+from roles.gpus.catalog import load
+from roles.gpus.driver import Drivers
+from roles.gpus.facts import DriversFact, LspciFact, PciFact
+from roles.gpus.gpu import Gpu
+from roles.gpus.host import see
 
 T = TypeVar("T")
+
+EPOCH = "SOURCE_DATE_EPOCH"
+"""The variable that makes a plan the same on another day."""
 
 Check = Callable[[HostPlan, HostSettings], list[str]]
 """A role's own look at one host (its facts are at hand): what is wrong with it, one sentence each."""
@@ -112,23 +123,55 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
     data = inventory_data(state.inventory)
     settings, problems = read_settings(models, data, foreign_keys())
     problems = _unsafe_arguments(data) + problems
-    wants_sudo = {host.name: bool(host.data.get("_sudo", state.config.SUDO)) for host in data}
-    machines = ask_hosts(state, lambda host: host.get_fact(MachineFact, _sudo=False))
-    hosts = [
-        Host(host.name, host.groups, settings[host.name][Settings], machines[host.name], wants_sudo[host.name])
-        for host in data
-        if host.name in settings
-    ]
-    plan = make_plan(hosts)
+    sights = ask_hosts(state, _sight)
+    hosts = [sights[host.name].host(host, settings[host.name][Settings]) for host in data if host.name in settings]
+    plan = make_plan(hosts, _today(), load())
     refusals = list(plan.refusals)
     if problems:
         refusals = problems + group_problems({host.name: host.groups for host in data})
         for host in data:
-            refusals += host_problems(host.name, machines[host.name], wants_sudo[host.name])
+            there = sights[host.name]
+            refusals += host_problems(host.name, there.machine, there.wants_sudo, bool(SERVING & host.groups))
     switch = Switch(plan)
     if not refusals:
         refusals = _checked(state, switch, settings, checks)
     return Look(replace(plan, refusals=tuple(once(refusals))), settings, hosts, switch)
+
+
+@dataclass(frozen=True)
+class _Sight:
+    """What a host shows before anything is planned for it.
+
+    :param wants_sudo: commands go through sudo there, by the inventory or by ``--sudo``
+    """
+
+    machine: Machine
+    wants_sudo: bool
+    gpus: tuple[Gpu, ...]
+    drivers: Drivers
+
+    def host(self, data: HostData, settings: Settings) -> Host:
+        """The host for the plan."""
+        return Host(data.name, data.groups, settings, self.machine, self.wants_sudo, self.gpus, self.drivers)
+
+
+def _sight(host: PyinfraHost) -> _Sight:
+    """Four commands; where sudo is wanted and does not work, the GPUs are looked at without it."""
+    wants_sudo = bool(host.data.get("_sudo", ctx_config.get().SUDO))
+    machine = host.get_fact(MachineFact, _sudo=False)
+    sudo = wants_sudo and machine.sudo == "yes"
+    drivers = host.get_fact(DriversFact, _sudo=sudo)
+    gpus = see(host.get_fact(PciFact, _sudo=sudo), host.get_fact(LspciFact, _sudo=sudo), drivers, load())
+    return _Sight(machine, wants_sudo, tuple(gpus), drivers)
+
+
+def _today() -> date:
+    """The date on this computer, or the one that SOURCE_DATE_EPOCH stands for.
+
+    Source of that variable: https://reproducible-builds.org/specs/source-date-epoch/
+    """
+    epoch = os.environ.get(EPOCH)
+    return date.today() if epoch is None else datetime.fromtimestamp(int(epoch), UTC).date()
 
 
 def _checked(state: State, switch: Switch, settings: Mapping[str, HostSettings], checks: Sequence[Check]) -> list[str]:
@@ -173,6 +216,8 @@ def _typed_wrongly(state: State) -> list[str]:
     for option in ("--no-wait", "--serial"):
         if option in sys.argv:
             reasons.append(f"inventory: with {option} hosts would not wait for each other: run the command without it.")
+    if not os.environ.get(EPOCH, "0").isdecimal():
+        reasons.append(f"inventory: {EPOCH} = {os.environ[EPOCH]!r} is no number of seconds since 1970: correct it, or unset it.")
     if state.failed_hosts:
         reasons.append(unreachable(state))
     return reasons

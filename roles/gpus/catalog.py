@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from enum import StrEnum
 from functools import cache
@@ -110,10 +109,14 @@ class Toolkit(Entry):
 
 
 class Images(Entry):
-    """Container images of a backend other than CUDA, whose images come with the toolkit."""
+    """Container images of a backend other than CUDA, whose images come with the toolkit.
+
+    :param gfx_targets: AMD's GPUs that its libraries have code for
+    """
 
     build_image: str
     runtime_image: str
+    gfx_targets: tuple[str, ...] = ()
 
 
 class DriverOffer(Entry):
@@ -166,22 +169,26 @@ class Catalog(BaseModel):
         :param device: 4 hexadecimal digits
         :return: a key of `generations` and its member, or None where nothing fits
         """
+        members = [
+            (key, member)
+            for key, generation in self.generations.items()
+            if generation.vendor == vendor
+            for member in generation.members
+        ]
+        name = (chip or "").casefold()
         named = [
-            (len(name), key, chips) for key, chips in self._of(vendor) for name in chips.chips if (chip or "").startswith(name)
+            (len(begin), key, member) for key, member in members for begin in member.chips if name.startswith(begin.casefold())
         ]
         if named:
             return max(named, key=lambda found: found[0])[1:]
-        spans = [(span(ids), key, chips) for key, chips in self._of(vendor) for ids in chips.ids]
+        spans = [(span(ids), key, member) for key, member in members for ids in member.ids]
         holding = [found for found in spans if device and int(device, 16) in found[0]]
         return min(holding, key=lambda found: len(found[0]))[1:] if holding else None
 
-    def _of(self, vendor: str) -> Iterator[tuple[str, Chips]]:
-        return (
-            (key, chips)
-            for key, generation in self.generations.items()
-            if generation.vendor == vendor
-            for chips in generation.members
-        )
+
+def version(text: Version) -> tuple[int, ...]:
+    """A version in numbers, to be compared with others."""
+    return tuple(int(part) for part in text.split("."))
 
 
 def span(ids: IdRange) -> range:

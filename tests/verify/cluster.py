@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from roles.cluster import plan as planning
 from roles.cluster.plan import HostPlan, make_plan
 from roles.cluster.settings import Settings
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+from roles.gpus.catalog import load
 from roles.llama_server.settings import Settings as LlamaServerSettings
 from roles.model.settings import Settings as ModelSettings
 from roles.rpc_server.settings import Settings as RpcServerSettings
@@ -176,7 +178,7 @@ def look(source: str, overrides: Sequence[str], connections: Connections) -> Clu
                 wants_sudo=bool(host.data.get("_sudo")),
             )
         )
-    plan = make_plan(seen)
+    plan = make_plan(seen, date.today(), load())
     _refuse(plan.refusals)
     subjects = [Subject(plan.hosts[host.name], settings[host.name], opened[host.name]) for host in hosts]
     return Cluster(plan.commit, subjects, [service for subject in subjects for service in _services(subject)])
