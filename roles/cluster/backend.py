@@ -43,9 +43,10 @@ class Selection:
 
 def title(gpu: Gpu) -> str:
     """A GPU in a sentence: its address and its name, as far as they are known."""
-    name = gpu.name or f"GPU {gpu.chip or gpu.device_id}"
-    known = name if gpu.chip or not gpu.device_id else f"{name} [{gpu.device_id}]"
-    return f"{gpu.address} {known}" if gpu.address else known
+    name = gpu.name or f"{gpu.vendor} GPU"
+    if gpu.chip is None and gpu.device_id and gpu.device_id not in name:
+        name += f" [{gpu.device_id}]"
+    return f"{gpu.address} {name}" if gpu.address else name
 
 
 def titles(gpus: Iterable[Gpu]) -> str:
@@ -130,13 +131,16 @@ def _with_declared(
 
 
 def _match(wanted: Gpu, among: Iterable[Gpu]) -> Gpu | None:
-    for gpu in among:
-        if wanted.device_id and gpu.device_id:
-            if wanted.device_id == gpu.device_id:
-                return gpu
-        elif wanted.vendor == gpu.vendor and (wanted.chip or wanted.generation) == (gpu.chip if wanted.chip else gpu.generation):
-            return gpu
-    return None
+    return next((gpu for gpu in among if _is_alike(wanted, gpu)), None)
+
+
+def _is_alike(wanted: Gpu, gpu: Gpu) -> bool:
+    """Compare the most exact thing that is known of both."""
+    for key in ("device_id", "chip", "generation"):
+        one, other = getattr(wanted, key), getattr(gpu, key)
+        if one and other:
+            return wanted.vendor == gpu.vendor and bool(one == other)
+    return False
 
 
 def _say_links(seen: Iterable[Gpu], own: Sequence[Gpu], works: bool, remarks: Remarks) -> None:

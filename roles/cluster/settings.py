@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, PlainValidator, StringConstraints
 
 from roles.base.settings import RoleSettings
 from roles.cluster.endpoints import well_formed
@@ -16,6 +16,13 @@ from roles.gpus.gpu import declared
 def _names_a_gpu(text: str) -> str:
     declared(text, load())
     return text
+
+
+def _branch(value: object) -> object:
+    # By hand, because a union of types would say what is wrong once for each of them.
+    if value in ("auto", "unmanaged") or (isinstance(value, int) and 100 <= value <= 999):
+        return value
+    raise ValueError("it is neither 'auto' nor 'unmanaged' nor a number of three digits")
 
 
 def _with_domain(address: str) -> str:
@@ -59,12 +66,12 @@ class Settings(RoleSettings):
         description="PCI addresses of GPUs of this host that belong to virtual machines, as lspci prints them, e.g. 0e:00.0: they"
         " are left out of what this host computes with",
     )
-    backend: Literal["auto"] | Backend = Field(
+    backend: Literal["auto", Backend] = Field(
         "auto",
         description="what computes on this host: cpu, cuda, sycl, hip or vulkan; auto: what its GPUs are made for, the processors"
         " where there is none, and on a head that is no worker",
     )
-    driver: Literal["auto", "unmanaged"] | Annotated[int, Field(ge=100, le=999)] = Field(
+    driver: Annotated[Literal["auto", "unmanaged"] | int, PlainValidator(_branch)] = Field(
         "auto",
         description="the branch of NVIDIA's driver, e.g. 580; auto: one that is loaded and good enough stays, or else the newest"
         " long-term branch that drives all GPUs of the host; unmanaged: hands off, whatever is there",
@@ -94,13 +101,11 @@ class Settings(RoleSettings):
         description="whether a toolkit newer than the host's driver is taken, which NVIDIA supports with fewer features within a"
         " major release: true or false",
     )
-    cuda_architectures: list[Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{1,2}[af]?(-real|-virtual)?$")]] | None = (
-        Field(
-            None,
-            min_length=1,
-            description="the CUDA architectures that llama.cpp is compiled for, as CMake names them, e.g. ['61-real', '120a-real'];"
-            " default: those of the GPUs",
-        )
+    cuda_architectures: list[_Architecture] | None = Field(
+        None,
+        min_length=1,
+        description="the CUDA architectures that llama.cpp is compiled for, as CMake names them, e.g. ['61-real', '120a-real'],"
+        " never native; default: those of the GPUs",
     )
     cuda_graphs: bool | None = Field(
         None,

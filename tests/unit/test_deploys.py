@@ -133,7 +133,7 @@ def test_every_fault_in_settings_and_hosts_is_found_at_once(tmp_path: Path) -> N
         r"@fake/head: the setting commit is missing: .*\.",
         r"@fake/head: sudo does not work without a password \(sudo: a password is required\): allow it with NOPASSWD .*\.",
         r"@fake/lost: there is no setting 'colour': take it out, .*\.",
-        r"@fake/lost: it is in no group that we know: put it into `workers` or `heads`, or take it out\.",
+        r"@fake/lost: it is in no group that we know: put it into `workers`, `heads` or `hypervisors`, or take it out\.",
         r"@fake/lost: we are not root there: log in as root .*\.",
     )
 
@@ -169,7 +169,7 @@ def test_every_fault_of_the_cluster_is_found_at_once(tmp_path: Path) -> None:
     )
     assert_refused(
         run,
-        r"@fake/lost: it is in no group that we know: put it into `workers` or `heads`, or take it out\.",
+        r"@fake/lost: it is in no group that we know: put it into `workers`, `heads` or `hypervisors`, or take it out\.",
         r"inventory: `commit` differs between hosts \(.*\): every host runs the same one, so set it for the group `all`\.",
         r"@fake/w2: its architecture is aarch64: only x86_64 is supported\.",
         r"@fake/head: endpoint '@fake/w1:50052' is listed twice: take one out, .*\.",
