@@ -160,9 +160,9 @@ def _sight(host: PyinfraHost) -> _Sight:
     wants_sudo = bool(host.data.get("_sudo", ctx_config.get().SUDO))
     machine = host.get_fact(MachineFact, _sudo=False)
     sudo = wants_sudo and machine.sudo == "yes"
+    pci, lspci = host.get_fact(PciFact, _sudo=sudo), host.get_fact(LspciFact, _sudo=sudo)
     drivers = host.get_fact(DriversFact, _sudo=sudo)
-    gpus = see(host.get_fact(PciFact, _sudo=sudo), host.get_fact(LspciFact, _sudo=sudo), drivers, load())
-    return _Sight(machine, wants_sudo, tuple(gpus), drivers)
+    return _Sight(machine, wants_sudo, tuple(see(pci, lspci, drivers, load())), drivers)
 
 
 def _today() -> date:
