@@ -26,7 +26,7 @@ _AMD_CHIP = re.compile(r"(?:Navi|Vega|Polaris) [0-9]+")
 """AMD's chips, without what tells their variants apart (XT, GL-XL)."""
 _MAKER = re.compile(r"(?:Advanced Micro Devices.*?\bATI\]?|ATI Technologies,? Inc\.?|Intel Corporation) ")
 _UNNAMED = re.compile(r"\bDevice ([0-9a-f]{4})\b")
-_ID = re.compile(r"\b(10de|12d2|1002|8086):([0-9a-f]{4})\b", re.IGNORECASE)
+_ID = re.compile(r"\s*\[?\b(10de|12d2|1002|8086):([0-9a-f]{4})\b\]?", re.IGNORECASE)
 _VENDOR_IDS = {"nvidia": "10de", "amd": "1002", "intel": "8086"}
 _OLD_APUS = re.compile(r"\b(?:Kaveri|Kabini|Mullins|Carrizo|Stoney|Wani|Trinity|Richland|Sumo|BeaverCreek|Wrestler|Bristol)\b")
 """AMD's processors with graphics before those that the catalog knows, as pci.ids names them."""
@@ -99,7 +99,7 @@ def _described(text: str, catalog: Catalog) -> Device:
     """A device of which no more is known than its id or the name of its chip."""
     ids = _ID.search(text)
     if ids:
-        return Device("", name=text, vendor_id=ids[1].lower(), device_id=ids[2].lower())
+        return Device("", name=_ID.sub("", text), vendor_id=ids[1].lower(), device_id=ids[2].lower())
     maker = next((maker for maker in _VENDOR_IDS if catalog.find(maker, text, None)), "")
     return Device("", name=text, vendor_id=_VENDOR_IDS.get(maker))
 
@@ -193,10 +193,11 @@ def _notes(gpu: Gpu, device: Device) -> Iterator[str]:
 
 def _bottlenecks(gpu: Gpu, seen: Mapping[str, Device]) -> Iterator[str]:
     """Switches between the card's slot and the processor that have less than the slot."""
-    if gpu.link is None or gpu.link.measured_at not in seen:
+    end = seen.get(gpu.link.measured_at or "") if gpu.link else None
+    if gpu.link is None or end is None:
         return
     has = gb_s(gpu.link.width or 0, gpu.link.max_speed_gts or 0)
-    for bridge in above(seen[gpu.link.measured_at], seen):
+    for bridge in above(end, seen):
         uplink = gb_s(bridge.link.width or 0, bridge.link.max_speed_gts or 0) if bridge.link else 0
         if bridge.port is Port.UPSTREAM and 0 < uplink < has:
             yield f"The switch above it has {uplink:.1f} GB/s at {bridge.address}, less than the slot's {has:.1f} GB/s."

@@ -27,8 +27,8 @@ _ON_CARD = {
     ("8086", "e2ff"): Port.UPSTREAM,
     ("8086", "e2f0"): Port.DOWNSTREAM,
 }
-"""Bridges that cards have of their own, for where the kind of port is not seen. AMD's: pci.ids 2026.10.24 (of Vega 10's two it does not
-say which is which). Intel's: dumps of an A750 and a B580 in github.com/geerlingguy/raspberry-pi-pcie-devices, issues 510 and 695."""
+"""Bridges that cards have of their own, for where the kind of port is not seen. AMD's: pci.ids 2026.10.24, which does not say
+which of Vega 10's is which. Intel's: dumps of an A750 and a B580 (geerlingguy/raspberry-pi-pcie-devices, issues 510 and 695)."""
 
 
 class Verdict(StrEnum):
@@ -54,8 +54,8 @@ class Link:
     :param max_speed_gts: GT/s per lane that both ends can, as far as they are seen
     :param measured_at: address of the device whose link was read; for a card with bridges of its own, its upstream port
     :param port: address of the port above, where it is seen
-    :param lost_gb_s: bandwidth in one direction that card and port could have together and have not, GB/s. For `narrow` that of the
-        missing lanes at full speed, since a card at rest slows down; under load, and for `slow`, all that is missing; 0 otherwise
+    :param lost_gb_s: bandwidth in one direction that card and port could have together and have not, GB/s. For `narrow` that of
+        the missing lanes at full speed, since a card at rest slows down; under load, and for `slow`, all that is missing; else 0
     """
 
     verdict: Verdict
@@ -223,7 +223,9 @@ def _by_port(port: Device, link: LinkState, load: int | None) -> Link:
     """Judge a card that shows no link by the port above it."""
     judged = replace(_link(_Ends(port, link, None, load)), port=port.address)
     if judged.verdict is Verdict.NARROW:
-        reason = f"it shows no link, so that what it can is not known; the port above it has {link.width} of {link.max_width} lanes in use"
+        reason = (
+            f"it shows no link, so that what it can is not known; the port above it uses {link.width} of {link.max_width} lanes"
+        )
         return replace(judged, verdict=Verdict.UNKNOWN, reason=reason, lost_gb_s=0.0)
     verdict = Verdict.SLOT if judged.verdict is Verdict.FULL else judged.verdict
     return replace(judged, verdict=verdict, reason=f"it shows no link of its own; the port above it: {judged.reason}")
