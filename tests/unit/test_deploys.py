@@ -1,14 +1,11 @@
-"""The deploys as a user types them, on hosts that only answer: what is refused, and what a failure stops.
-
-Every run is pyinfra itself, in a process of its own. Its fake hosts take note of each command and do nothing.
-"""
+"""The deploys as a user types them, on hosts that only answer: what is refused, and what a failure stops."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
@@ -17,80 +14,13 @@ from typing import Any
 import pexpect  # type: ignore[import-untyped]
 import pytest
 
-from roles.base.machine import COMMAND as LOOK_AT_MACHINE
-from roles.base.machine import V3_FLAGS
 from roles.cluster.state import CURRENT, LLAMA_SERVER, RELEASES, RPC_SERVER, HostState, generation
-from roles.gpus import nvidia, sysfs
-from tests.conftest import ROOT, Ended, pyinfra, pyinfra_command
+from tests.conftest import ROOT, pyinfra_command
 from tests.unit.cluster.examples import NETWORK, NEWER, OLDER, good_plan, wanted
+from tests.unit.fakes import ADDRESSES, CLUSTER, GOOD, LOOKING, MODEL, SEEN, Run, deploy, fake, good_inventory, inventory, is_look
 
-CLUSTER = ROOT / "deploys" / "cluster.py"
 ROLLBACK = ROOT / "deploys" / "rollback.py"
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-COMMAND = re.compile(r"\[fake\] simulating (command|put_file|get_file) on @fake/(\S+): (.*(?:\n(?! {4}|-->).*)*)")
-
-GOOD: dict[str, Any] = {"commit": NEWER, "network": NETWORK}
-MODEL: dict[str, Any] = {"model_source": "https://models.example/gemma.gguf", "model_sha256": "f" * 64}
-MACHINE = [
-    "user 0",
-    "sudo yes",
-    "architecture x86_64",
-    "systemd yes",
-    "os ID debian",
-    "os VERSION_ID 13",
-    "os PRETTY_NAME Debian",
-    f"flags {' '.join(sorted(V3_FLAGS))}",
-]
-LOOKING = [LOOK_AT_MACHINE, sysfs.look(), sysfs.ask_lspci(), nvidia.look()]
-ADDRESSES = {"w1": "192.0.2.11", "w2": "192.0.2.12", "head": "192.0.2.10", "lost": "192.0.2.20"}
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYINFRA_FAKE_DELAY", "0")
-    monkeypatch.setenv("PYINFRA_FAKE_DELAY_JITTER", "0")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run that has ended.
-
-    :param commands: what the hosts were told, as (host, command), in the order in which they were told
-    """
-
-    ended: Ended
-    commands: list[tuple[str, str]]
-
-    def hosts_told(self, words: str) -> list[str]:
-        """The hosts that were told a command with these words in it."""
-        return [host for host, command in self.commands if words in command]
-
-
-def deploy(inventory: Path, *options: str, script: Path = CLUSTER, cwd: Path = ROOT, yes: Sequence[str] = ("-y",)) -> Run:
-    """Run a deploy, unless said otherwise with `-y`."""
-    ended = pyinfra(*yes, "--debug", *options, str(inventory), str(script), cwd=cwd, timeout=60)
-    return Run(ended, [(name, command or kind) for kind, name, command in COMMAND.findall(ended.text)])
-
-
-def fake(name: str, machine: Mapping[str, str] = {}, answers: Mapping[str, Any] = {}, **data: Any) -> tuple[str, dict[str, Any]]:
-    """A host of an inventory.
-
-    :param machine: what is different about it: the first word of a line that it says of itself → the rest
-    :param answers: a part of a command → what the host answers to it
-    """
-    lines = [*(line for line in MACHINE if line.partition(" ")[0] not in machine), *(f"{key} {machine[key]}" for key in machine)]
-    answers = {"/proc/sys/kernel/random/boot_id": [*lines, f"address {ADDRESSES[name]}/24"], **answers}
-    return f"@fake/{name}", {"fake_responses": answers, **data}
-
-
-def inventory(folder: Path, **groups: list[tuple[str, dict[str, Any]]]) -> Path:
-    path = folder / "inventory.py"
-    path.write_text("".join(f"{name} = {hosts!r}\n" for name, hosts in groups.items()))
-    return path
-
-
-def good_inventory(folder: Path) -> Path:
-    return inventory(folder, workers=[fake("w1", **GOOD), fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)])
 
 
 def assert_refused(run: Run, *sentences: str) -> None:
@@ -105,11 +35,6 @@ def assert_refused(run: Run, *sentences: str) -> None:
     assert "Traceback" not in text
     assert "Starting operation" not in text
     assert_looked(run)
-
-
-def is_look(command: str) -> bool:
-    """Whether a command does nothing but show what a host is; it is cut off somewhere."""
-    return any(known.strip().startswith(command.strip()) for known in LOOKING)
 
 
 def assert_looked(run: Run) -> None:
@@ -246,7 +171,6 @@ for name, endpoints in planned_units(plan).items():
     seen.switch.offer(host.name, name, Unit(f"[Service]\\n# {plan.release}\\n", "192.0.2.1:1", endpoints))
 cluster.switch(dict.fromkeys(planned_units(plan), ready))
 """
-SEEN = "basename"
 STOP = f"systemctl stop {LLAMA_SERVER}"
 START = {unit: f"systemctl restart --no-block {unit}" for unit in (RPC_SERVER, LLAMA_SERVER)}
 FAILS = {">&2; exit 1": {"success": False}}
