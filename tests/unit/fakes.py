@@ -32,7 +32,7 @@ MACHINE = [
 SEEN = "basename"
 """A word of the command that shows what a host runs."""
 LOOKING = [LOOK_AT_MACHINE, sysfs.look(), sysfs.ask_lspci(), nvidia.look()]
-ADDRESSES = {"w1": "192.0.2.11", "w2": "192.0.2.12", "head": "192.0.2.10", "lost": "192.0.2.20"}
+ADDRESSES = {"w1": "192.0.2.11", "w2": "192.0.2.12", "head": "192.0.2.10", "lost": "192.0.2.20", "virt": "192.0.2.30"}
 
 
 @dataclass(frozen=True)

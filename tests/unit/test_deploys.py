@@ -43,6 +43,13 @@ def assert_looked(run: Run) -> None:
     assert all(count == len(LOOKING) for count in Counter(name for name, _ in run.commands).values())
 
 
+def assert_left_alone(run: Run, name: str) -> None:
+    """A host was looked at, once."""
+    told = [command for host, command in run.commands if host == name]
+    assert len(told) == len(LOOKING)
+    assert [command for command in told if not is_look(command)] == []
+
+
 UNUSABLE = ["@fake/w1:50052", "[2001:db8::1]:50052", ":50052", "192.0.2.12:0", "192.0.2.12:50052 "]
 
 
@@ -157,8 +164,7 @@ from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, Unit
 from roles.cluster.switch import planned_units
 
 seen = look([])
-plan = seen.plan.hosts[host.name]
-server.shell(name="Build", commands=["build the release"])
+plan = seen.plan.hosts.get(host.name)
 broken = [host.name] if host.data.get("_broken") else []
 
 def ready(state, host, unit):
@@ -167,9 +173,11 @@ def ready(state, host, unit):
         raise HostError("it does not answer.")
     return 103.5 if plan.head else None
 
-for name, endpoints in planned_units(plan).items():
-    seen.switch.offer(host.name, name, Unit(f"[Service]\\n# {plan.release}\\n", "192.0.2.1:1", endpoints))
-cluster.switch(dict.fromkeys(planned_units(plan), ready))
+if plan:
+    server.shell(name="Build", commands=["build the release"])
+    for name, endpoints in planned_units(plan).items():
+        seen.switch.offer(host.name, name, Unit(f"[Service]\\n# {plan.release}\\n", "192.0.2.1:1", endpoints))
+    cluster.switch(dict.fromkeys(planned_units(plan), ready))
 """
 STOP = f"systemctl stop {LLAMA_SERVER}"
 START = {unit: f"systemctl restart --no-block {unit}" for unit in (RPC_SERVER, LLAMA_SERVER)}
@@ -217,7 +225,7 @@ def runs(state: HostState) -> dict[str, Any]:
 
 
 def upgrade(folder: Path, broken: str = "", **answers: Mapping[str, Any]) -> Path:
-    """The older commit runs and the newer is wanted; w1 is slow, so that the others could overtake it.
+    """The older commit runs and the newer is wanted; w1 is slow, so that the others could overtake it. There is a hypervisor.
 
     :param broken: the host whose service does not answer the first time that it is started
     :param answers: further answers of a host
@@ -228,7 +236,8 @@ def upgrade(folder: Path, broken: str = "", **answers: Mapping[str, Any]) -> Pat
         everything = {**answers.get(name, {}), **runs(before[name]), **FAILS}
         return fake(name, answers=everything, _broken=name == broken, **GOOD, **data)
 
-    return inventory(folder, workers=[there("w1", fake_delay=0.1), there("w2")], heads=[there("head")])
+    workers = [there("w1", fake_delay=0.1), there("w2")]
+    return inventory(folder, hypervisors=[fake("virt", **GOOD)], workers=workers, heads=[there("head")])
 
 
 def positions(run: Run, words: str) -> list[int]:
@@ -250,6 +259,7 @@ def test_an_upgrade_stops_the_head_then_starts_the_workers_then_the_head(tmp_pat
     workers = positions(run, START[RPC_SERVER])
     assert built < positions(run, STOP)[0] < min(workers) <= max(workers) < positions(run, START[LLAMA_SERVER])[0]
     assert "The endpoint answers again; downtime 3.5 s." in run.ended.text
+    assert_left_alone(run, "virt")
     for name, state in states(OLDER).items():
         assert [state.release in command for command in remembered(run, name, "before.json")] == [True]
         assert [NEWER in command for command in remembered(run, name, "verified.json")] == [True]
@@ -278,6 +288,17 @@ def test_the_literal_deploy_switches_no_host_when_a_build_fails(tmp_path: Path) 
     assert "Traceback" not in run.ended.text
     for words in (STOP, *START.values(), f"mv -T {CURRENT}.new"):
         assert run.hosts_told(words) == []
+
+
+@pytest.mark.parametrize("script", [CLUSTER, ROLLBACK])
+def test_a_host_that_is_a_hypervisor_alone_is_left_alone(tmp_path: Path, script: Path) -> None:
+    answers = {"uname -s": "Linux", "useradd": "/usr/sbin/useradd", **FAILS}
+    workers = [fake("w1", answers=answers, **GOOD)]
+    heads = [fake("head", answers=answers, **GOOD, **MODEL)]
+    run = deploy(inventory(tmp_path, hypervisors=[fake("virt", **GOOD)], workers=workers, heads=heads), script=script)
+    assert "Starting operation" in run.ended.text
+    assert "Traceback" not in run.ended.text
+    assert_left_alone(run, "virt")
 
 
 @pytest.mark.parametrize("broken", ["w1", "head"])
