@@ -131,7 +131,7 @@ def _is_behind_bridges(gpu: Device) -> bool:
 def _port_above(end: Device, devices: Mapping[str, Device]) -> Device | None:
     """The port at the other end of a link, where its own end of it is seen."""
     port = next(iter(above(end, devices)), None)
-    if port is None or port.link is None or port.port not in (None, Port.ROOT, Port.DOWNSTREAM):
+    if port is None or port.link is None or not _is_port(port):
         return None
     # That of a virtual machine may claim less than what runs through it: then it says nothing.
     link = end.link or LinkState()
@@ -171,6 +171,11 @@ class _Ends:
     @property
     def loaded(self) -> bool:
         return self.load is not None and self.load >= UNDER_LOAD
+
+
+def _is_port(bridge: Device) -> bool:
+    """It is no bridge to conventional PCI. sysfs does not say so; but only ports have the driver of ports."""
+    return bridge.port in (Port.ROOT, Port.DOWNSTREAM) if bridge.port else bridge.driver == "pcieport"
 
 
 def _link(ends: _Ends) -> Link:
