@@ -64,8 +64,9 @@ def select(seen: Sequence[Gpu], settings: Settings, works: bool, system: str, ca
     own, left_out = _divide(seen, settings, remarks)
     own = _with_declared(own, left_out, settings, catalog, remarks)
     _say_links(seen, own, works, remarks)
-    able, unable = _known(own, catalog, remarks if works else Remarks())
-    left_out += unable
+    dead = [gpu for gpu in own if gpu.link and gpu.link.verdict == Verdict.UNREACHABLE]
+    able, unable = _known([gpu for gpu in own if gpu not in dead], catalog, remarks if works else Remarks())
+    left_out += [LeftOut(gpu, "unreachable") for gpu in dead] + unable
     native, compromise = _native(able, system, catalog) if works else (CPU, "")
     backend = native if settings.backend == "auto" else settings.backend
     if settings.backend != "auto":
@@ -74,7 +75,7 @@ def select(seen: Sequence[Gpu], settings: Settings, works: bool, system: str, ca
         remarks.choices.append(compromise)
     gpus = _computing(able, backend, settings, catalog)
     left_out += [LeftOut(gpu, _why_not(gpu, backend, works)) for gpu in able if gpu not in gpus]
-    if backend != "cpu" and not gpus:
+    if backend != "cpu" and not gpus and not dead:
         has = titles(able) or "no GPU of its own"
         remarks.refusals.append(
             f"backend = {backend!r} has nothing to compute with here (it has {has}): correct `backend`, or leave it out and let"
@@ -95,7 +96,8 @@ def _divide(seen: Sequence[Gpu], settings: Settings, remarks: Remarks) -> tuple[
         elif gpu.address in settings.passthrough:
             left_out.append(LeftOut(gpu, "to be passed through to a virtual machine"))
             remarks.steps.append(f"bind {gpu.address} to {VFIO}")
-            remarks.reboots.append(f"{gpu.address} is to be bound to {VFIO}, and {gpu.driver or 'no driver'} has it")
+            if gpu.driver:
+                remarks.reboots.append(f"{gpu.driver} holds {gpu.address}, which is to be bound to {VFIO}")
         else:
             own.append(gpu)
     for address in settings.passthrough:

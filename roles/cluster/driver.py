@@ -263,10 +263,12 @@ def _none_fits(ground: Ground, offers: Sequence[DriverOffer], settings: Settings
     oldest = max(ground.generation(gpu).first_branch or 0 for gpu in ground.gpus)
     if reason := unfit(ground, oldest, _flavour(ground, oldest, settings)):
         return f"driver_flavour = {settings.driver_flavour!r} cannot be: {reason}: leave it out."
-    ways = ["install one that drives it yourself, which then stays", "use another release of the distribution"]
+    newest = min((last for gpu in ground.gpus if (last := ground.generation(gpu).last_branch)), default=None)
+    needs = f"branch {newest} or older" if newest else f"branch {oldest} or newer" if oldest else "another version"
+    ways = ["install one yourself, which then stays", "use another release of the distribution"]
     if settings.driver_source != "auto":
         ways.insert(0, "leave `driver_source` out")
-    return f"no driver for {titles(ground.gpus)} is to be had for {where} (there are: {has}): {', or '.join(ways)}."
+    return f"{titles(ground.gpus)} needs NVIDIA's driver of {needs}, and for {where} there is {has}: {', or '.join(ways)}."
 
 
 def _held(ground: Ground) -> list[str]:
@@ -284,8 +286,10 @@ def _say_reboot(ground: Ground, now: Driver, remarks: Remarks) -> None:
     held = _held(ground)
     if held:
         remarks.reboots += [f"{holder}, and NVIDIA driver {now.version} is installed" for holder in held]
-    elif not nvidia.loaded and any(gpu.address for gpu in ground.gpus):
-        remarks.reboots.append(f"NVIDIA driver {now.version} is installed and not loaded")
+    elif not nvidia.loaded:
+        # Where no card is there yet, none is missing.
+        if any(gpu.address for gpu in ground.gpus):
+            remarks.reboots.append(f"NVIDIA driver {now.version} is installed and not loaded")
     elif nvidia.on_disk and nvidia.on_disk != nvidia.loaded:
         remarks.reboots.append(f"NVIDIA driver {nvidia.loaded} is loaded and {nvidia.on_disk} is installed")
     elif "mismatch" in nvidia.problem:

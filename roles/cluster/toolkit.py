@@ -10,7 +10,7 @@ from roles.cluster.backend import titles
 from roles.cluster.driver import numbers
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
-from roles.gpus.catalog import Backend, Catalog, Toolkit
+from roles.gpus.catalog import Backend, Catalog, Images, Toolkit
 from roles.gpus.gpu import Gpu
 
 GRAPHS_FROM = "7.0"
@@ -88,7 +88,7 @@ def graphs(plan: ComputePlan, gpu: Gpu) -> bool:
 
 def _other(host: Computing, catalog: Catalog, remarks: Remarks) -> ComputePlan:
     images = catalog.images[host.backend]
-    build, runtime = _images(host.settings, images.build_image, images.runtime_image, remarks)
+    build, runtime = _images(host.settings, images, images, remarks)
     targets = sorted({gpu.gfx_target for gpu in host.gpus if gpu.gfx_target}) if host.backend == "hip" else []
     return ComputePlan(host.backend, None, build, runtime, tuple(targets))
 
@@ -104,12 +104,16 @@ def _cuda(host: Computing, group: Sequence[Computing], catalog: Catalog, remarks
         remarks.refusals.append(f"the catalog knows no CUDA toolkit {name} (it has {known}): choose one of these.")
         return None
     toolkit = catalog.toolkits[name]
+    own = _newest([host], catalog)
     if host.settings.cuda_toolkit is not None:
         remarks.override("cuda_toolkit", host.settings.cuda_toolkit, automatic)
+    elif host.settings.cuda_shared_toolkit and own != automatic:
+        remarks.choices.append(f"cuda_shared_toolkit = True from the inventory: CUDA {automatic} in place of {own}")
     architectures = _architectures(host, group, remarks)
     _check_age(host, name, toolkit, automatic, remarks)
     _check_architectures(host, name, toolkit, architectures, automatic, remarks)
-    build, runtime = _images(host.settings, toolkit.build_image, toolkit.runtime_image, remarks)
+    instead = catalog.toolkits.get(host.settings.cuda_toolkit or automatic or name, toolkit)
+    build, runtime = _images(host.settings, toolkit, instead, remarks)
     return ComputePlan("cuda", name, build, runtime, architectures, _graphs(host, remarks))
 
 
@@ -216,12 +220,15 @@ def _is_ptx_for(match: re.Match[str], gpu: Gpu) -> bool:
     return match["kind"] != "-real" and (code == capability if match["only"] else code <= capability)
 
 
-def _images(settings: Settings, build: str, runtime: str, remarks: Remarks) -> tuple[str, str]:
-    if settings.build_image is not None:
-        remarks.override("build_image", settings.build_image, build)
-    if settings.runtime_image is not None:
-        remarks.override("runtime_image", settings.runtime_image, runtime)
-    return settings.build_image or build, settings.runtime_image or runtime
+def _images(settings: Settings, chosen: Images | Toolkit, instead: Images | Toolkit, remarks: Remarks) -> tuple[str, str]:
+    """The images to build and to run in.
+
+    :param instead: has those that would be taken without the settings
+    """
+    for key in ("build_image", "runtime_image"):
+        if getattr(settings, key) is not None:
+            remarks.override(key, getattr(settings, key), getattr(instead, key))
+    return settings.build_image or chosen.build_image, settings.runtime_image or chosen.runtime_image
 
 
 def _graphs(host: Computing, remarks: Remarks) -> bool:

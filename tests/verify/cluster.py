@@ -180,7 +180,7 @@ def look(source: str, overrides: Sequence[str], connections: Connections) -> Clu
         )
     plan = make_plan(seen, date.today(), load())
     _refuse(plan.refusals)
-    subjects = [Subject(plan.hosts[host.name], settings[host.name], opened[host.name]) for host in hosts]
+    subjects = [Subject(there, settings[name], opened[name]) for name, there in plan.hosts.items()]
     return Cluster(plan.commit, subjects, [service for subject in subjects for service in _services(subject)])
 
 

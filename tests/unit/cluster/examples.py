@@ -24,6 +24,7 @@ OLDER = "1" * 40
 NEWER = "2" * 40
 NETWORK = "192.0.2.0/24"
 TODAY = date(2026, 12, 1)
+NO_DRIVERS = Drivers()
 CPU = ComputePlan("cpu", None, "ubuntu:24.04", "ubuntu:24.04")
 
 # What lspci prints of one card each.
@@ -33,7 +34,10 @@ ADA = "03:00.0 VGA compatible controller [0300]: NVIDIA Corporation AD102 [GeFor
 BLACKWELL = "05:00.0 VGA compatible controller [0300]: NVIDIA Corporation GB206 [GeForce RTX 5060 Ti] [10de:2d04] (rev a1)"
 KEPLER = "06:00.0 VGA compatible controller [0300]: NVIDIA Corporation GK104 [GeForce GTX 680] [10de:1180] (rev a1)"
 ARC = "07:00.0 VGA compatible controller [0300]: Intel Corporation DG2 [Arc A770] [8086:56a0] (rev 08)"
-NAVI = "08:00.0 VGA compatible controller [0300]: AMD [AMD/ATI] Navi 48 [Radeon RX 9070/9070 XT] [1002:7550] (rev c0)"
+NAVI = (
+    "08:00.0 VGA compatible controller [0300]: Advanced Micro Devices, Inc. [AMD/ATI] Navi 48 [Radeon RX 9070/9070 XT]"
+    " [1002:7550] (rev c0)"
+)
 INTEGRATED = "00:02.0 Display controller [0380]: Intel Corporation AlderLake-S GT1 [8086:4680] (rev 0c)"
 
 
@@ -72,6 +76,30 @@ def gpus(*texts: str, driver: str | None = None) -> tuple[Gpu, ...]:
 def loaded(version: str, flavour: Flavour | None = None, **more: Any) -> Drivers:
     """NVIDIA's driver runs, and is on disk."""
     return Drivers(nvidia=Nvidia(loaded=version, loaded_flavour=flavour, on_disk=version, on_disk_flavour=flavour), **more)
+
+
+def gpu_worker(
+    *texts: str,
+    name: str = "w1",
+    address: str = "192.0.2.11",
+    system: str = "debian13",
+    driver_of_gpus: str | None = None,
+    drivers: Drivers = NO_DRIVERS,
+    **settings: Any,
+) -> Host:
+    """A worker with the GPUs in what lspci prints.
+
+    :param system: ``ID`` and ``VERSION_ID`` of its os-release
+    """
+    os_id = system.rstrip("0123456789.")
+    there = machine(address, os_id=os_id, os_version=system.removeprefix(os_id))
+    found = gpus(*texts, driver=driver_of_gpus)
+    return replace(host(name, ["workers"], there, **settings), gpus=found, drivers=drivers)
+
+
+def refusals_of(*hosts: Host) -> list[str]:
+    """Why these hosts and a head cannot be planned."""
+    return list(plan_of([*hosts, head()]).refusals)
 
 
 def plan_of(hosts: list[Host]) -> Plan:
