@@ -28,7 +28,7 @@ TODAY = date(2026, 12, 1)
 GROUPS = ("hypervisors", "workers", "heads")
 
 
-def inventory(lab: str) -> list[HostData]:
+def data_of(lab: str) -> list[HostData]:
     """What the inventory says of each host, in its order."""
     said = runpy.run_path(str(HERE / lab / "inventory.py"))
     names, shared = said["all"]
@@ -51,7 +51,7 @@ def recorded(lab: str, host: str) -> Mapping[str, list[str]]:
 
 def plan(lab: str) -> Plan:
     """The plan for a lab."""
-    hosts = inventory(lab)
+    hosts = data_of(lab)
     settings, problems = read_settings([Settings], hosts, frozenset(key for host in hosts for key in host.data))
     assert problems == []
     return make_plan([_host(lab, host, settings[host.name][Settings]) for host in hosts], TODAY, load())
