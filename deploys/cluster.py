@@ -16,30 +16,33 @@ seen = look(
     [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
     checks=[llama_cpp.check, model.check],
 )
-plan = seen.plan.hosts[host.name]
-settings = seen.settings[host.name]
-ready = {}
+plan = seen.plan.hosts.get(host.name)
 
-# 2. Prepare: packages, firewall, model. No service of ours is touched.
-base.prepare()
-firewall.prepare(plan)
-llama_cpp.prepare(plan)
-if plan.worker:
-    rpc_server.prepare(settings[rpc_server.Settings])
-if plan.head:
-    model.prepare(settings[model.Settings])
+# A hypervisor that is nothing else runs nothing of ours: it takes part in the look alone.
+if plan:
+    settings = seen.settings[host.name]
+    ready = {}
 
-# 3. Build: every host gets the pinned release, while the old one still serves.
-llama_cpp.build(plan, settings[llama_cpp.Settings])
-llama_cpp.fetch(plan)
+    # 2. Prepare: packages, firewall, model. No service of ours is touched.
+    base.prepare()
+    firewall.prepare(plan)
+    llama_cpp.prepare(plan)
+    if plan.worker:
+        rpc_server.prepare(settings[rpc_server.Settings])
+    if plan.head:
+        model.prepare(settings[model.Settings])
 
-# 4. and 5. Switch, all hosts in lock step; back to the release before if it does not answer.
-if plan.worker:
-    rpc_server.configure(plan, settings[rpc_server.Settings])
-    ready[RPC_SERVER] = rpc_server.listening
-if plan.head:
-    llama_server.configure(plan, settings[llama_server.Settings], model.files(settings[model.Settings]))
-    ready[LLAMA_SERVER] = partial(llama_server.answers, settings=settings[llama_server.Settings])
-cluster.switch(ready)
-firewall.settle(plan)
-llama_cpp.prune(lambda: seen.switch.keep(plan.name))
+    # 3. Build: every host gets the pinned release, while the old one still serves.
+    llama_cpp.build(plan, settings[llama_cpp.Settings])
+    llama_cpp.fetch(plan)
+
+    # 4. and 5. Switch, all hosts in lock step; back to the release before if it does not answer.
+    if plan.worker:
+        rpc_server.configure(plan, settings[rpc_server.Settings])
+        ready[RPC_SERVER] = rpc_server.listening
+    if plan.head:
+        llama_server.configure(plan, settings[llama_server.Settings], model.files(settings[model.Settings]))
+        ready[LLAMA_SERVER] = partial(llama_server.answers, settings=settings[llama_server.Settings])
+    cluster.switch(ready)
+    firewall.settle(plan)
+    llama_cpp.prune(lambda: seen.switch.keep(plan.name))

@@ -12,12 +12,15 @@ from roles.cluster.look import look
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 
 seen = look([llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings])
-plan = seen.plan.hosts[host.name]
-settings = seen.settings[host.name]
-ready = {}
+plan = seen.plan.hosts.get(host.name)
 
-if plan.worker:
-    ready[RPC_SERVER] = rpc_server.listening
-if plan.head:
-    ready[LLAMA_SERVER] = partial(llama_server.answers, settings=settings[llama_server.Settings])
-cluster.roll_back(ready)
+# A hypervisor that is nothing else runs nothing of ours: it takes part in the look alone.
+if plan:
+    settings = seen.settings[host.name]
+    ready = {}
+
+    if plan.worker:
+        ready[RPC_SERVER] = rpc_server.listening
+    if plan.head:
+        ready[LLAMA_SERVER] = partial(llama_server.answers, settings=settings[llama_server.Settings])
+    cluster.roll_back(ready)

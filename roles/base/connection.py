@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from importlib import import_module
 from typing import Any
 
 import paramiko.client
@@ -38,8 +39,14 @@ def is_quick() -> bool:
     return vars(paramiko.client)["Transport"] is QuickTransport
 
 
+def ask_nobody() -> None:
+    """Keep pyinfra from asking whether to go on without a failed host; the answer is no, and pyinfra has no setting for it."""
+    cli = import_module("pyinfra_cli.cli")
+    setattr(cli, "_set_fail_prompts", lambda state, config: None)  # noqa: B010 (mypy refuses the plain form)
+
+
 def stop_when_unreachable(state: State) -> bool:
-    """pyinfra asks this when hosts have failed and nobody sits at a prompt: say which cannot be reached, and stop."""
+    """pyinfra calls this when hosts have failed: say which cannot be reached, and stop."""
     if state.current_stage == StateStage.Connect:
         raise PyinfraError(unreachable(state))
     return True

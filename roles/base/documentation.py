@@ -1,4 +1,4 @@
-"""Writes the generated parts of README.md: the tables of settings, from the roles' models, and the example inventory.
+"""Writes the generated parts of README.md: settings, from the roles' models, the catalog's GPUs, and the example inventory.
 
 Run as ``python -m roles.base.documentation --write``; without ``--write`` it only says whether README.md is up to date.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 import roles
 from roles.base.settings import RoleSettings
+from roles.gpus.catalog import Catalog, Generation, load
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -56,7 +57,11 @@ def parts() -> dict[str, str]:
     """Name of a part → its text."""
     inventory = (ROOT / "inventories/lab.py").read_text()
     tables = "\n".join(f"### `{name}`\n\n{table(model)}" for name, model in settings_models().items())
-    return {"lab": f"```python\n{inventory}```\n", "settings": f"\n{tables}\n"}
+    return {
+        "lab": f"```python\n{inventory}```\n",
+        "settings": f"\n{tables}\n",
+        "generations": f"\n{generations(load())}\n",
+    }
 
 
 def settings_models() -> dict[str, type[RoleSettings]]:
@@ -72,12 +77,43 @@ def settings_models() -> dict[str, type[RoleSettings]]:
 
 def table(model: type[RoleSettings]) -> str:
     """The settings of one role as a table in Markdown, below what the model says of itself."""
-    rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
-    for key, field in model.inventory_keys().items():
-        cells = (f"`{key}`", type_name(field.annotation), default(field), field.description or "")
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    rows = [
+        (f"`{key}`", type_name(field.annotation), default(field), field.description or "")
+        for key, field in model.inventory_keys().items()
+    ]
     about = " ".join((model.__doc__ or "").split("\n\n")[0].split())
-    return f"{about}\n\n" + "\n".join(rows) + "\n"
+    return f"{about}\n\n{markdown(('key', 'type', 'default', 'meaning'), rows)}"
+
+
+def generations(catalog: Catalog) -> str:
+    """The generations of GPUs in the catalog as a table in Markdown."""
+    heads = ("generation", "vendor", "chips", "compute capability or gfx target", "driver branches", "open module")
+    rows = [
+        (
+            generation.title,
+            generation.vendor,
+            "<br>".join(", ".join(member.chips) or "by id" for member in generation.members),
+            "<br>".join(member.compute_capability or member.gfx_target or "-" for member in generation.members),
+            branches(generation),
+            generation.open_module or "-",
+        )
+        for generation in catalog.generations.values()
+    ]
+    return markdown(heads, rows)
+
+
+def branches(generation: Generation) -> str:
+    """Which branches of NVIDIA's driver drive a generation."""
+    if generation.vendor != "nvidia":
+        return "-"
+    first, last = generation.first_branch, generation.last_branch
+    return f"{first} and newer" if first else f"up to {last}" if last else "all"
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 def type_name(annotation: Any) -> str:

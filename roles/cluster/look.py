@@ -1,14 +1,18 @@
 """Phase 1 of a deploy: look at all hosts, make one plan for all, and stop before any change where it cannot be made.
 
+`look` stops; `examine` says the same of the same hosts, and leaves the stopping to who calls it.
+
 Deploy code runs once per host, at the same time; the first to come looks at all of them, the others read the result.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import gevent
@@ -26,9 +30,19 @@ from roles.base.facts import MachineFact
 from roles.base.machine import Machine
 from roles.base.settings import HostData, HostSettings, RoleSettings, once, read_settings
 from roles.cluster.facts import SeenFact
-from roles.cluster.plan import Host, HostPlan, Plan, group_problems, host_problems, make_plan
+from roles.cluster.plan import SERVING, Host, HostPlan, Plan, group_problems, host_problems, make_plan
 from roles.cluster.settings import Settings
 from roles.cluster.switch import Switch, foreign_units
+from roles.gpus.catalog import load
+from roles.gpus.driver import Drivers
+from roles.gpus.facts import DriversFact, LspciFact, PciFact
+from roles.gpus.gpu import Gpu
+from roles.gpus.host import see
+
+T = TypeVar("T")
+
+EPOCH = "SOURCE_DATE_EPOCH"
+"""The variable that makes a plan the same on another day."""
 
 Check = Callable[[HostPlan, HostSettings], list[str]]
 """A role's own look at one host (its facts are at hand): what is wrong with it, one sentence each."""
@@ -38,14 +52,16 @@ Check = Callable[[HostPlan, HostSettings], list[str]]
 class Look:
     """What was seen and decided.
 
-    :param plan: one plan for all hosts
-    :param settings: host → its settings, by role
+    :param plan: one plan for all hosts, with everything that speaks against it
+    :param settings: host → its settings, by role; a host whose settings are not valid has none
+    :param hosts: what the plan was made from
     :param switch: what the hosts of this run tell each other while they are switched
     """
 
     plan: Plan
-    settings: dict[str, HostSettings]
-    switch: Switch
+    settings: Mapping[str, HostSettings] = field(default_factory=dict)
+    hosts: Sequence[Host] = ()
+    switch: Switch = field(default_factory=lambda: Switch(Plan()))
 
 
 _looks: WeakKeyDictionary[State, Look | PyinfraError] = WeakKeyDictionary()
@@ -59,13 +75,21 @@ def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> 
     :param checks: what roles want to know before the first change
     :raises PyinfraError: with every reason against the run, one a line
     """
+    found = examine(models, checks)
+    if found.plan.refusals:
+        raise PyinfraError("nothing was changed, because:\n" + "\n".join(f"    {line}" for line in found.plan.refusals))
+    return found
+
+
+def examine(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> Look:
+    """The same as `look`, with the reasons against the run among what was found."""
     state = ctx_state.get()
     with _one_at_a_time:
         if state not in _looks:
             try:
                 _looks[state] = _look(state, [Settings, *models], checks)
-            except PyinfraError as refusal:
-                _looks[state] = refusal
+            except PyinfraError as error:
+                _looks[state] = error
     return _made(state)
 
 
@@ -93,45 +117,73 @@ def foreign_keys() -> frozenset[str]:
 
 
 def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[Check]) -> Look:
-    _refuse(_typed_wrongly(state))
-    # An answer of Enter to "continue?" must not go on to the switch.
-    state.should_raise_failed_hosts = None
+    wrong = _typed_wrongly(state)
+    if wrong:
+        return Look(Plan(refusals=tuple(once(wrong))))
     data = inventory_data(state.inventory)
     settings, problems = read_settings(models, data, foreign_keys())
     problems = _unsafe_arguments(data) + problems
-    machines: dict[str, Machine] = _on_all_hosts(state, lambda host: host.get_fact(MachineFact, _sudo=False))
-    hosts = [
-        Host(host.name, host.groups, settings[host.name][Settings], machines[host.name], _wants_sudo(state, host))
-        for host in data
-        if host.name in settings
-    ]
+    sights = ask_hosts(state, _sight)
+    hosts = [sights[host.name].host(host, settings[host.name][Settings]) for host in data if host.name in settings]
+    plan = make_plan(hosts, _today(), load())
+    refusals = list(plan.refusals)
     if problems:
-        problems += group_problems({host.name: host.groups for host in data})
+        refusals = problems + group_problems({host.name: host.groups for host in data})
         for host in data:
-            problems += host_problems(host.name, machines[host.name], _wants_sudo(state, host))
-        _refuse(problems)
-    plan = make_plan(hosts)
-    _refuse(plan.refusals)
-    found = _on_all_hosts(
-        state,
-        lambda host: (
-            foreign_units(plan.hosts[host.name], host.get_fact(SeenFact))
-            + [line for check in checks for line in check(plan.hosts[host.name], settings[host.name])]
-        ),
-    )
-    _refuse([f"{name}: {line}" for name, lines in found.items() for line in lines])
-    return Look(plan, settings, Switch(plan))
+            there = sights[host.name]
+            refusals += host_problems(host.name, there.machine, there.wants_sudo, bool(SERVING & host.groups))
+    switch = Switch(plan)
+    if not refusals:
+        refusals = _checked(state, switch, settings, checks)
+    return Look(replace(plan, refusals=tuple(once(refusals))), settings, hosts, switch)
 
 
-def _wants_sudo(state: State, host: HostData) -> bool:
-    """Whether commands go through sudo there, by the inventory or by ``--sudo``."""
-    return bool(host.data.get("_sudo", state.config.SUDO))
+@dataclass(frozen=True)
+class _Sight:
+    """What a host shows before anything is planned for it.
+
+    :param wants_sudo: commands go through sudo there, by the inventory or by ``--sudo``
+    """
+
+    machine: Machine
+    wants_sudo: bool
+    gpus: tuple[Gpu, ...]
+    drivers: Drivers
+
+    def host(self, data: HostData, settings: Settings) -> Host:
+        """The host for the plan."""
+        return Host(data.name, data.groups, settings, self.machine, self.wants_sudo, self.gpus, self.drivers)
 
 
-def _refuse(reasons: Iterable[str]) -> None:
-    lines = once(list(reasons))
-    if lines:
-        raise PyinfraError("nothing was changed, because:\n" + "\n".join(f"    {line}" for line in lines))
+def _sight(host: PyinfraHost) -> _Sight:
+    """Four commands; where sudo is wanted and does not work, the GPUs are looked at without it."""
+    wants_sudo = bool(host.data.get("_sudo", ctx_config.get().SUDO))
+    machine = host.get_fact(MachineFact, _sudo=False)
+    sudo = wants_sudo and machine.sudo == "yes"
+    pci, lspci = host.get_fact(PciFact, _sudo=sudo), host.get_fact(LspciFact, _sudo=sudo)
+    drivers = host.get_fact(DriversFact, _sudo=sudo)
+    return _Sight(machine, wants_sudo, tuple(see(pci, lspci, drivers, load())), drivers)
+
+
+def _today() -> date:
+    """The date on this computer, or the one that SOURCE_DATE_EPOCH stands for.
+
+    Source of that variable: https://reproducible-builds.org/specs/source-date-epoch/
+    """
+    epoch = os.environ.get(EPOCH)
+    return date.today() if epoch is None else datetime.fromtimestamp(int(epoch), UTC).date()
+
+
+def _checked(state: State, switch: Switch, settings: Mapping[str, HostSettings], checks: Sequence[Check]) -> list[str]:
+    """What speaks against the plan on the hosts that are to run something."""
+
+    def ask(host: PyinfraHost) -> list[str]:
+        plan = switch.plan.hosts[host.name]
+        switch.seen[host.name] = host.get_fact(SeenFact)
+        problems = foreign_units(plan, switch.seen[host.name])
+        return problems + [line for check in checks for line in check(plan, settings[host.name])]
+
+    return [f"{name}: {line}" for name, lines in ask_hosts(state, ask, switch.plan.hosts).items() for line in lines]
 
 
 def _unsafe_arguments(data: Iterable[HostData]) -> list[str]:
@@ -164,17 +216,23 @@ def _typed_wrongly(state: State) -> list[str]:
     for option in ("--no-wait", "--serial"):
         if option in sys.argv:
             reasons.append(f"inventory: with {option} hosts would not wait for each other: run the command without it.")
+    if not os.environ.get(EPOCH, "0").isdecimal():
+        reasons.append(f"inventory: {EPOCH} = {os.environ[EPOCH]!r} is no number of seconds since 1970: correct it, or unset it.")
     if state.failed_hosts:
         reasons.append(unreachable(state))
     return reasons
 
 
-def _on_all_hosts(state: State, ask: Callable[[PyinfraHost], Any]) -> dict[str, Any]:
-    """Ask every host at the same time; the answers by host name, in the order of the inventory."""
+def ask_hosts(state: State, ask: Callable[[PyinfraHost], T], names: Collection[str] | None = None) -> dict[str, T]:
+    """Ask hosts for facts, all at the same time; the answers by host name, in the order of the inventory.
 
-    def in_context(host: PyinfraHost) -> Any:
+    :param names: whom to ask; default: every host
+    """
+
+    def in_context(host: PyinfraHost) -> T:
         with ctx_config.use(state.config.copy()), ctx_host.use(host):
             return ask(host)
 
-    greenlets = {host.name: gevent.spawn(in_context, host) for host in state.inventory}
+    asked = [host for host in state.inventory if names is None or host.name in names]
+    greenlets = {host.name: gevent.spawn(in_context, host) for host in asked}
     return {name: greenlet.get() for name, greenlet in greenlets.items()}

@@ -5,62 +5,62 @@ It reads only what a run of the deploy cannot change, so that it is the same bef
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import date
 from ipaddress import IPv4Address
+from typing import Any
 
 from roles.base.machine import HOME, USER, Machine
 from roles.cluster.endpoints import resolve
+from roles.cluster.options import HEAD_TARGETS, WORKER_TARGETS, Profile, cmake_options
+from roles.cluster.provision import MachinePlan, Provision, provision
 from roles.cluster.settings import Settings
+from roles.cluster.toolkit import ComputePlan, Computing, graphs, plan_compute
+from roles.gpus.catalog import Catalog
+from roles.gpus.driver import Drivers
+from roles.gpus.gpu import Gpu
 
 WORKERS = "workers"
 HEADS = "heads"
-GROUPS = frozenset({WORKERS, HEADS})
-
-WORKER_TARGETS = ("rpc-server",)
-HEAD_TARGETS = ("llama-server", "llama-bench", "llama-fit-params")
+HYPERVISORS = "hypervisors"
+GROUPS = (WORKERS, HEADS, HYPERVISORS)
+SERVING = frozenset({WORKERS, HEADS})
+"""Groups whose hosts run a release."""
 
 DISTRIBUTIONS = frozenset({"debian", "ubuntu"})
 
 
 @dataclass(frozen=True)
 class Host:
-    """What the plan is made from, for one host."""
+    """What the plan is made from, for one host.
+
+    :param gpus: its GPUs, as they were seen
+    :param drivers: what drives them, as it was seen
+    """
 
     name: str
     groups: frozenset[str]
     settings: Settings
     machine: Machine
     wants_sudo: bool
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Names one build: hosts with the same profile share it.
-
-    :param system: distribution and release, e.g. debian13
-    :param cpu_level: v2 or v3 (x86-64)
-    :param targets: what is built
-    :param options: CMake options, name → value
-    """
-
-    system: str
-    cpu_level: str
-    backend: str
-    targets: tuple[str, ...]
-    options: Mapping[str, str]
+    gpus: tuple[Gpu, ...] = ()
+    drivers: Drivers = field(default_factory=Drivers)
 
     @property
-    def name(self) -> str:
-        """E.g. ``debian13-v3-cpu-worker-1f0c2a``; the end is a hash of everything that goes in."""
-        everything = json.dumps([self.system, self.cpu_level, self.backend, self.targets, dict(self.options)], sort_keys=True)
-        kinds = [
-            kind for kind, targets in (("worker", WORKER_TARGETS), ("head", HEAD_TARGETS)) if set(targets) <= set(self.targets)
-        ]
-        digest = sha256(everything.encode()).hexdigest()[:6]
-        return "-".join([self.system, self.cpu_level, self.backend, *kinds, digest])
+    def serves(self) -> bool:
+        """Whether it is to run a release: a worker or a head."""
+        return bool(SERVING & self.groups)
+
+    @property
+    def system(self) -> str:
+        """Distribution and release, e.g. debian13."""
+        return f"{self.machine.os_id}{self.machine.os_version}"
+
+    @property
+    def cpu_level(self) -> str:
+        """The x86-64 level that is compiled for: v2 or v3."""
+        return "v3" if self.machine.cpu_level == "v3" else "v2"
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class HostPlan:
     :param head: it runs llama-server
     :param rpc_port: the port of its RPC server
     :param http_port: the port of its llama-server
+    :param compute: what its build is compiled with and for
     :param release: name of the release that it runs: commit and profile
     :param builder: name of the host that builds this release; the others get the archive from there
     :param endpoints: a head's workers, ``address:port``, in the order of the devices
@@ -85,6 +86,7 @@ class HostPlan:
     rpc_port: int
     http_port: int
     commit: str
+    compute: ComputePlan
     profile: Profile
     release: str
     builder: str
@@ -99,28 +101,42 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """One plan for all hosts; with refusals it has no hosts."""
+    """One plan for all hosts.
+
+    With refusals nothing may be done by it: it holds what could be decided all the same, so that it can be shown.
+
+    :param commit: empty where the hosts do not agree on one
+    :param hosts: workers and heads; with refusals, those that could be planned
+    :param machines: all hosts
+    """
 
     commit: str = ""
     hosts: Mapping[str, HostPlan] = field(default_factory=dict)
+    machines: Mapping[str, MachinePlan] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
 
-def make_plan(hosts: list[Host]) -> Plan:
-    """Decide for all hosts at once; every reason against it is found, not only the first."""
-    refusals = group_problems({host.name: host.groups for host in hosts}) + _commits(hosts)
+def make_plan(hosts: list[Host], today: date, catalog: Catalog) -> Plan:
+    """Decide for all hosts at once; every reason against it is found, not only the first.
+
+    :param today: what ends of life are compared with
+    """
+    serving = [host for host in hosts if host.serves]
+    refusals = group_problems({host.name: host.groups for host in hosts}) + _commits(serving)
     for host in hosts:
-        refusals += host_problems(host.name, host.machine, host.wants_sudo)
-    addresses, problems = _addresses(hosts)
+        refusals += host_problems(host.name, host.machine, host.wants_sudo, host.serves)
+    addresses, problems = _addresses(serving)
     refusals += problems
-    endpoints, problems = _endpoints(hosts, addresses)
+    endpoints, problems = _endpoints(serving, addresses)
     refusals += problems
-    if refusals:
-        return Plan(refusals=tuple(refusals))
-    profiles = {host.name: _profile(host) for host in hosts}
-    builders = _builders(hosts, profiles)
-    commit = hosts[0].settings.commit
+    provisions = {host.name: _provision(host, today, catalog) for host in hosts}
+    compute = _compute(serving, provisions, catalog)
+    planned = [] if refusals else [host for host in serving if host.name in compute]
+    profiles = {host.name: _profile(host, compute[host.name], provisions[host.name]) for host in planned}
+    builders = _builders(planned, profiles)
+    commits = {host.settings.commit for host in serving}
+    commit = commits.pop() if len(commits) == 1 else ""
     return Plan(
         commit=commit,
         hosts={
@@ -132,19 +148,48 @@ def make_plan(hosts: list[Host]) -> Plan:
                 rpc_port=host.settings.rpc_port,
                 http_port=host.settings.http_port,
                 commit=commit,
+                compute=compute[host.name],
                 profile=profiles[host.name],
                 release=f"{commit[:12]}-{profiles[host.name].name}",
                 builder=builders[host.name],
                 endpoints=endpoints.get(host.name, ()),
                 clients=_clients(host, addresses, endpoints),
             )
-            for host in hosts
+            for host in planned
         },
+        machines={name: found.machine for name, found in provisions.items()},
+        warnings=(
+            *(f"{name}: {warning}" for name, found in provisions.items() for warning in found.remarks.warnings),
+            *_unlike_graphs(provisions, compute),
+        ),
+        refusals=(
+            *refusals,
+            *(f"{name}: {refusal}" for name, found in provisions.items() for refusal in found.remarks.refusals),
+        ),
     )
 
 
-def host_problems(name: str, machine: Machine, wants_sudo: bool) -> list[str]:
-    """What is wrong with a host whatever its settings are."""
+def as_data(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON can hold it; every key is there, in the order of the dataclasses."""
+    data: dict[str, Any] = _plain(plan)
+    return data
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def host_problems(name: str, machine: Machine, wants_sudo: bool, serves: bool = True) -> list[str]:
+    """What is wrong with a host whatever its settings are.
+
+    :param serves: it is to run a release
+    """
     problems = []
     if not machine.root:
         if not wants_sudo:
@@ -152,13 +197,13 @@ def host_problems(name: str, machine: Machine, wants_sudo: bool) -> list[str]:
         elif machine.sudo != "yes":
             why = machine.sudo or "there is no sudo"
             problems.append(f"sudo does not work without a password ({why}): allow it with NOPASSWD in /etc/sudoers.d.")
-    if machine.account not in ("", HOME):
+    if serves and machine.account not in ("", HOME):
         problems.append(
             f"it has a user `{USER}` already, whose home is {machine.account}: rename it, our services run as {USER}."
         )
     if machine.architecture != "x86_64":
         problems.append(f"its architecture is {machine.architecture or 'unknown'}: only x86_64 is supported.")
-    elif machine.cpu_level == "v1":
+    elif serves and machine.cpu_level == "v1":
         problems.append("its CPU is older than the level x86-64-v2 (no SSE4.2), too old for llama.cpp: take the host out.")
     if machine.os_id not in DISTRIBUTIONS:
         problems.append(f"it runs {machine.os_name or 'an unknown system'}: only Debian and Ubuntu are supported.")
@@ -167,39 +212,15 @@ def host_problems(name: str, machine: Machine, wants_sudo: bool) -> list[str]:
     return [f"{name}: {problem}" for problem in problems]
 
 
-def cmake_options(settings: Settings, cpu_level: str) -> dict[str, str]:
-    """CMake options of llama.cpp, complete: nothing is left to a default that differs between two commits.
-
-    Source of names and meanings: llama.cpp's CMakeLists.txt and ggml/CMakeLists.txt at the two commits that are tested.
-    """
-    wide = "ON" if cpu_level == "v3" else "OFF"
-    options = {
-        "CMAKE_BUILD_TYPE": "Release",
-        "BUILD_SHARED_LIBS": "ON",
-        "GGML_NATIVE": "OFF",
-        "GGML_RPC": "ON",
-        "GGML_RPC_RDMA": "OFF",
-        "GGML_SSE42": "ON",
-        **dict.fromkeys(("GGML_AVX", "GGML_AVX2", "GGML_BMI2", "GGML_FMA", "GGML_F16C"), wide),
-        "LLAMA_BUILD_TESTS": "OFF",
-        "LLAMA_BUILD_EXAMPLES": "OFF",
-        "LLAMA_CURL": "OFF",
-        "LLAMA_OPENSSL": "OFF",
-        "LLAMA_BUILD_UI": "ON" if settings.web_ui else "OFF",
-        "LLAMA_USE_PREBUILT_UI": "OFF",
-    }
-    return options | settings.cmake_options
-
-
 def group_problems(groups: Mapping[str, frozenset[str]]) -> list[str]:
     """What is wrong with the groups of the inventory.
 
     :param groups: host → the groups that it is in
     """
     problems = [
-        f"{name}: it is in no group that we know: put it into `{WORKERS}` or `{HEADS}`, or take it out."
+        f"{name}: it is in no group that we know: put it into `{WORKERS}`, `{HEADS}` or `{HYPERVISORS}`, or take it out."
         for name, found in groups.items()
-        if not GROUPS & found
+        if found.isdisjoint(GROUPS)
     ]
     for group in (WORKERS, HEADS):
         if not any(group in found for found in groups.values()):
@@ -271,15 +292,50 @@ def _endpoints(hosts: list[Host], addresses: Mapping[str, IPv4Address]) -> tuple
     return endpoints, problems
 
 
-def _profile(host: Host) -> Profile:
+def _provision(host: Host, today: date, catalog: Catalog) -> Provision:
+    return provision(host.gpus, host.drivers, host.settings, WORKERS in host.groups, host.system, today, catalog)
+
+
+def _compute(serving: list[Host], provisions: Mapping[str, Provision], catalog: Catalog) -> dict[str, ComputePlan]:
+    """What the hosts compile with and for; those of which something is refused are left out."""
+    computing = {}
+    for host in serving:
+        found = provisions[host.name]
+        if not found.remarks.refusals:
+            version = found.driver.version if found.driver else ""
+            computing[host.name] = Computing(found.selection.backend, found.selection.gpus, version, host.settings)
+    planned = plan_compute(computing, catalog, {name: provisions[name].remarks for name in computing})
+    return {name: plan for name, plan in planned.items() if not provisions[name].remarks.refusals}
+
+
+def _unlike_graphs(provisions: Mapping[str, Provision], compute: Mapping[str, ComputePlan]) -> list[str]:
+    """CUDA graphs behave differently, and leak differently, on the two kinds of GPUs."""
+    users: dict[bool, list[str]] = {True: [], False: []}
+    for name, plan in compute.items():
+        if plan.backend == "cuda":
+            for gpu in provisions[name].selection.gpus:
+                users[graphs(plan, gpu)].append(f"{gpu.chip or gpu.device_id} of {name}")
+    if not users[True] or not users[False]:
+        return []
+    on, off = (" and ".join(dict.fromkeys(users[used])) for used in (True, False))
+    return [f"inventory: CUDA graphs are on for {on}, and off for {off}: set `cuda_graphs = False` to have them alike."]
+
+
+def _profile(host: Host, compute: ComputePlan, found: Provision) -> Profile:
     targets = (WORKER_TARGETS if WORKERS in host.groups else ()) + (HEAD_TARGETS if HEADS in host.groups else ())
-    level = "v3" if host.machine.cpu_level == "v3" else "v2"
+    level, backend, architectures = host.cpu_level, compute.backend, compute.architectures
+    options = cmake_options(host.settings.web_ui, level, backend, architectures)
+    for name, value in host.settings.cmake_options.items():
+        found.remarks.override(f"cmake_options: {name}", value, options.get(name))
     return Profile(
-        system=f"{host.machine.os_id}{host.machine.os_version}",
+        system=host.system,
         cpu_level=level,
-        backend=host.settings.backend,
+        backend=backend,
         targets=targets,
-        options=cmake_options(host.settings, level),
+        options=options | host.settings.cmake_options,
+        toolkit=compute.toolkit or "",
+        architectures=architectures,
+        image="" if backend == "cpu" else compute.build_image,
     )
 
 

@@ -5,10 +5,34 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, PlainValidator, StringConstraints
 
 from roles.base.settings import RoleSettings
 from roles.cluster.endpoints import well_formed
+from roles.gpus.catalog import Backend, load
+from roles.gpus.gpu import declared
+
+
+def _names_a_gpu(text: str) -> str:
+    declared(text, load())
+    return text
+
+
+def _branch(value: object) -> object:
+    # By hand, because a union of types would say what is wrong once for each of them.
+    if value in ("auto", "unmanaged") or (isinstance(value, int) and 100 <= value <= 999):
+        return value
+    raise ValueError("it is neither 'auto' nor 'unmanaged' nor a number of three digits")
+
+
+def _with_domain(address: str) -> str:
+    return address if address.count(":") == 2 else f"0000:{address}"
+
+
+_Architecture = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{1,2}[af]?(-real|-virtual)?$")]
+_PciAddress = Annotated[
+    str, StringConstraints(pattern=r"^([0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"), AfterValidator(_with_domain)
+]
 
 
 class Settings(RoleSettings):
@@ -32,7 +56,68 @@ class Settings(RoleSettings):
         description="the workers that a head uses, in this order, each as host:port with a worker's name in the inventory or"
         " its IPv4 address, e.g. 192.168.1.11:50052; default: every worker, in the order of the inventory",
     )
-    backend: Literal["cpu"] = Field("cpu", description="what computes on this host: cpu")
+    gpus: list[Annotated[str, AfterValidator(_names_a_gpu)]] = Field(
+        [],
+        description="GPUs of this host, one by one, that it does not show yet (a virtual machine that has not got its card, a"
+        " host that is off); each as `lspci -nn` prints it, or its id, e.g. 10de:1b06, or its chip, e.g. GP102",
+    )
+    passthrough: list[_PciAddress] = Field(
+        [],
+        description="PCI addresses of GPUs of this host that belong to virtual machines, as lspci prints them, e.g. 0e:00.0: they"
+        " are left out of what this host computes with",
+    )
+    backend: Literal["auto", Backend] = Field(
+        "auto",
+        description="what computes on this host: cpu, cuda, sycl, hip or vulkan; auto: what its GPUs are made for, the processors"
+        " where there is none, and on a head that is no worker",
+    )
+    driver: Annotated[Literal["auto", "unmanaged"] | int, PlainValidator(_branch)] = Field(
+        "auto",
+        description="the branch of NVIDIA's driver, e.g. 580; auto: one that is loaded and good enough stays, or else the newest"
+        " long-term branch that drives all GPUs of the host; unmanaged: hands off, whatever is there",
+    )
+    driver_source: Literal["auto", "distribution", "nvidia"] = Field(
+        "auto",
+        description="where NVIDIA's driver comes from if one is installed: distribution (its own packages), nvidia (NVIDIA's"
+        " repository); auto: whichever has the better branch, the distribution where both have it",
+    )
+    driver_flavour: Literal["auto", "open", "proprietary"] = Field(
+        "auto",
+        description="the kernel module of NVIDIA's driver: open or proprietary; auto: what the GPUs need, and where both would"
+        " do open from branch 560 on",
+    )
+    cuda_toolkit: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+$")] | None = Field(
+        None,
+        description="the CUDA toolkit that llama.cpp is built with, a minor release such as '12.9'; default: the newest whose own"
+        " driver is not newer than the host's and that compiles for all of its GPUs",
+    )
+    cuda_shared_toolkit: bool = Field(
+        False,
+        description="whether the CUDA hosts that say so share one toolkit and one list of architectures, and so one build: true"
+        " or false",
+    )
+    cuda_minor_version_compatibility: bool = Field(
+        False,
+        description="whether a toolkit newer than the host's driver is taken, which NVIDIA supports with fewer features within a"
+        " major release: true or false",
+    )
+    cuda_architectures: list[_Architecture] | None = Field(
+        None,
+        min_length=1,
+        description="the CUDA architectures that llama.cpp is compiled for, as CMake names them, e.g. ['61-real', '120a-real'],"
+        " never native; default: those of the GPUs",
+    )
+    cuda_graphs: bool | None = Field(
+        None,
+        description="whether llama.cpp may use CUDA graphs: true or false; default: it decides by GPU, and uses them from compute"
+        " capability 7.0 on",
+    )
+    build_image: str | None = Field(
+        None, min_length=1, description="the container image that llama.cpp is built in; default: the one of backend and toolkit"
+    )
+    runtime_image: str | None = Field(
+        None, min_length=1, description="the container image that llama.cpp runs in; default: the one of backend and toolkit"
+    )
     web_ui: bool = Field(False, description="whether llama-server is built with its web page: true or false")
     cmake_options: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")], str] = Field(
         {}, description="CMake options of llama.cpp that override the plan's, a dictionary such as {'GGML_LTO': 'ON'}"

@@ -18,6 +18,8 @@ IdRange = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}(-[0-9a-f]{4})?
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 Vendor = Literal["nvidia", "amd", "intel"]
 Flavour = Literal["open", "proprietary"]
+Backend = Literal["cpu", "cuda", "sycl", "hip", "vulkan"]
+"""What llama.cpp computes with."""
 
 
 class OpenModule(StrEnum):
@@ -49,6 +51,8 @@ class Chips(Entry):
 
     :param chips: how their names begin, as pci.ids has them: ``GP10``, ``Navi 3``; the longest prefix in the catalog decides
     :param ids: device ids of the vendor's GPUs; the narrowest range in the catalog decides
+    :param integrated: they share the memory of the processor
+    :param bridged: their cards have PCI Express bridges of their own, behind which the GPU's own link says nothing of the slot's
     """
 
     chips: tuple[str, ...] = ()
@@ -56,13 +60,14 @@ class Chips(Entry):
     compute_capability: Version | None = None
     gfx_target: str | None = None
     integrated: bool = False
+    bridged: bool = False
 
 
 class Generation(Entry):
     """GPUs that need the same driver.
 
     :param title: its name in words
-    :param first_branch: oldest branch of NVIDIA's driver that drives it
+    :param first_branch: oldest branch of NVIDIA's driver that drives it; None where every branch that is still offered does
     :param last_branch: newest branch that does; None where every newer one does
     """
 
@@ -104,10 +109,14 @@ class Toolkit(Entry):
 
 
 class Images(Entry):
-    """Container images of a backend other than CUDA."""
+    """Container images of a backend other than CUDA, whose images come with the toolkit.
+
+    :param gfx_targets: AMD's GPUs that its libraries have code for
+    """
 
     build_image: str
     runtime_image: str
+    gfx_targets: tuple[str, ...] = ()
 
 
 class DriverOffer(Entry):
@@ -117,6 +126,7 @@ class DriverOffer(Entry):
     :param version: newest version that was seen there
     :param packages: what to install for computing, without a desktop, by flavour; a flavour that is left out is not offered
     :param signed: its modules are signed by the distribution, so that Secure Boot accepts them
+    :param supported: false for a version that NVIDIA maintains no more, whatever the distribution does
     """
 
     origin: Literal["distribution", "nvidia"]
@@ -131,7 +141,7 @@ class Distribution(Entry):
     """A release of a distribution.
 
     :param drivers: where NVIDIA's driver can come from
-    :param backends: backends that its own packages suffice for, without a container, apart from cpu and cuda
+    :param backends: backends apart from cpu and cuda whose drivers it has itself, or the vendor of the GPU has for it
     """
 
     title: str
@@ -149,8 +159,42 @@ class Catalog(BaseModel):
     generations: dict[str, Generation]
     branches: dict[int, Branch]
     toolkits: dict[Version, Toolkit]
-    images: dict[Literal["sycl", "hip", "vulkan", "cpu"], Images]
+    images: dict[Backend, Images]
     distributions: dict[str, Distribution]
+
+    def find(self, vendor: str, chip: str | None, device: str | None) -> tuple[str, Chips] | None:
+        """Find a GPU by the name of its chip, or else by its id.
+
+        :param chip: as pci.ids has it, e.g. ``GP102``
+        :param device: 4 hexadecimal digits
+        :return: a key of `generations` and its member, or None where nothing fits
+        """
+        members = [
+            (key, member)
+            for key, generation in self.generations.items()
+            if generation.vendor == vendor
+            for member in generation.members
+        ]
+        name = (chip or "").casefold()
+        named = [
+            (len(begin), key, member) for key, member in members for begin in member.chips if name.startswith(begin.casefold())
+        ]
+        if named:
+            return max(named, key=lambda found: found[0])[1:]
+        spans = [(span(ids), key, member) for key, member in members for ids in member.ids]
+        holding = [found for found in spans if device and int(device, 16) in found[0]]
+        return min(holding, key=lambda found: len(found[0]))[1:] if holding else None
+
+
+def version(text: Version) -> tuple[int, ...]:
+    """A version in numbers, to be compared with others."""
+    return tuple(int(part) for part in text.split("."))
+
+
+def span(ids: IdRange) -> range:
+    """The device ids that a range of the catalog stands for."""
+    first, _, last = ids.partition("-")
+    return range(int(first, 16), int(last or first, 16) + 1)
 
 
 @cache

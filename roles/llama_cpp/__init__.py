@@ -15,7 +15,7 @@ from roles.cluster.plan import HostPlan
 from roles.llama_cpp.facts import RoomFact
 from roles.llama_cpp.manifest import Manifest, missing_flags
 from roles.llama_cpp.operations import build_tools, built_release, fetched_release, only_releases
-from roles.llama_cpp.recipe import problems_of_space
+from roles.llama_cpp.recipe import problems_of_backend, problems_of_space
 from roles.llama_cpp.settings import Settings
 
 __all__ = ["Manifest", "Settings", "build", "check", "fetch", "missing_flags", "prepare", "prune"]
@@ -29,7 +29,7 @@ LONGEST_TRANSFER = 3600
 def check(plan: HostPlan, settings: HostSettings) -> list[str]:
     """Why this host cannot have its release, one sentence each, as far as that can be known before anything is changed."""
     room = host.get_fact(RoomFact, release=plan.release)
-    return [] if room is None else problems_of_space(plan, room)
+    return problems_of_backend(plan) + ([] if room is None else problems_of_space(plan, room))
 
 
 @deploy("llama.cpp")

@@ -43,6 +43,14 @@ class Room:
     built: int
 
 
+def problems_of_backend(plan: HostPlan) -> list[str]:
+    """Why this host's release cannot be built at all, one sentence each, without its name."""
+    backend = plan.profile.backend
+    if backend == "cpu":
+        return []
+    return [f'its release is planned for {backend}, and only cpu can be built yet: set backend = "cpu" for this host until then.']
+
+
 def problems_of_space(plan: HostPlan, room: Room) -> list[str]:
     """Why this host has too little room for its release, one sentence each, without its name."""
     places = [("/opt", room.releases, RELEASE_SPACE, "a release")]

@@ -2,7 +2,15 @@
 
 from unittest.mock import patch
 
+import pytest
+
 # pyinfra's command line patches the standard library for gevent as soon as it is imported, which pyinfra-testing does.
 # In this process that would outlive the import: starting a terminal (pexpect) would hang, here and in the sandbox's tests.
 with patch("gevent.monkey.patch_all"):
     import pyinfra_cli  # type: ignore[import-untyped]  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def _fake_hosts_answer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYINFRA_FAKE_DELAY", "0")
+    monkeypatch.setenv("PYINFRA_FAKE_DELAY_JITTER", "0")

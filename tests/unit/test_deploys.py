@@ -1,13 +1,11 @@
-"""The deploys as a user types them, on hosts that only answer: what is refused, and what a failure stops.
-
-Every run is pyinfra itself, in a process of its own. Its fake hosts take note of each command and do nothing.
-"""
+"""The deploys as a user types them, on hosts that only answer: what is refused, and what a failure stops."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
@@ -16,77 +14,13 @@ from typing import Any
 import pexpect  # type: ignore[import-untyped]
 import pytest
 
-from roles.base.machine import V3_FLAGS
 from roles.cluster.state import CURRENT, LLAMA_SERVER, RELEASES, RPC_SERVER, HostState, generation
-from tests.conftest import ROOT, Ended, pyinfra, pyinfra_command
+from tests.conftest import ROOT, pyinfra_command
 from tests.unit.cluster.examples import NETWORK, NEWER, OLDER, good_plan, wanted
+from tests.unit.fakes import ADDRESSES, CLUSTER, GOOD, LOOKING, MODEL, SEEN, Run, deploy, fake, good_inventory, inventory, is_look
 
-CLUSTER = ROOT / "deploys" / "cluster.py"
 ROLLBACK = ROOT / "deploys" / "rollback.py"
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-COMMAND = re.compile(r"\[fake\] simulating (command|put_file|get_file) on @fake/(\S+): (.*(?:\n(?! {4}|-->).*)*)")
-
-GOOD: dict[str, Any] = {"commit": NEWER, "network": NETWORK}
-MODEL: dict[str, Any] = {"model_source": "https://models.example/gemma.gguf", "model_sha256": "f" * 64}
-MACHINE = [
-    "user 0",
-    "sudo yes",
-    "architecture x86_64",
-    "systemd yes",
-    "os ID debian",
-    "os VERSION_ID 13",
-    "os PRETTY_NAME Debian",
-    f"flags {' '.join(sorted(V3_FLAGS))}",
-]
-ADDRESSES = {"w1": "192.0.2.11", "w2": "192.0.2.12", "head": "192.0.2.10", "lost": "192.0.2.20"}
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYINFRA_FAKE_DELAY", "0")
-    monkeypatch.setenv("PYINFRA_FAKE_DELAY_JITTER", "0")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run that has ended.
-
-    :param commands: what the hosts were told, as (host, command), in the order in which they were told
-    """
-
-    ended: Ended
-    commands: list[tuple[str, str]]
-
-    def hosts_told(self, words: str) -> list[str]:
-        """The hosts that were told a command with these words in it."""
-        return [host for host, command in self.commands if words in command]
-
-
-def deploy(inventory: Path, *options: str, script: Path = CLUSTER, cwd: Path = ROOT) -> Run:
-    """Run a deploy with `-y`."""
-    ended = pyinfra("-y", "--debug", *options, str(inventory), str(script), cwd=cwd, timeout=60)
-    return Run(ended, [(name, command or kind) for kind, name, command in COMMAND.findall(ended.text)])
-
-
-def fake(name: str, machine: Mapping[str, str] = {}, answers: Mapping[str, Any] = {}, **data: Any) -> tuple[str, dict[str, Any]]:
-    """A host of an inventory.
-
-    :param machine: what is different about it: the first word of a line that it says of itself → the rest
-    :param answers: a part of a command → what the host answers to it
-    """
-    lines = [*(line for line in MACHINE if line.partition(" ")[0] not in machine), *(f"{key} {machine[key]}" for key in machine)]
-    answers = {"/proc/sys/kernel/random/boot_id": [*lines, f"address {ADDRESSES[name]}/24"], **answers}
-    return f"@fake/{name}", {"fake_responses": answers, **data}
-
-
-def inventory(folder: Path, **groups: list[tuple[str, dict[str, Any]]]) -> Path:
-    path = folder / "inventory.py"
-    path.write_text("".join(f"{name} = {hosts!r}\n" for name, hosts in groups.items()))
-    return path
-
-
-def good_inventory(folder: Path) -> Path:
-    return inventory(folder, workers=[fake("w1", **GOOD), fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)])
 
 
 def assert_refused(run: Run, *sentences: str) -> None:
@@ -100,8 +34,20 @@ def assert_refused(run: Run, *sentences: str) -> None:
     assert len(said) == len(sentences), said
     assert "Traceback" not in text
     assert "Starting operation" not in text
-    assert all("/proc/sys/kernel/random/boot_id" in command for _, command in run.commands), run.commands
-    assert len(run.commands) == len({name for name, _ in run.commands})
+    assert_looked(run)
+
+
+def assert_looked(run: Run) -> None:
+    """Every host was told nothing but what shows what it is, in as many commands as there are facts of that."""
+    assert [command for command in run.commands if not is_look(command[1])] == []
+    assert all(count == len(LOOKING) for count in Counter(name for name, _ in run.commands).values())
+
+
+def assert_left_alone(run: Run, name: str) -> None:
+    """A host was looked at, once."""
+    told = [command for host, command in run.commands if host == name]
+    assert len(told) == len(LOOKING)
+    assert [command for command in told if not is_look(command)] == []
 
 
 UNUSABLE = ["@fake/w1:50052", "[2001:db8::1]:50052", ":50052", "192.0.2.12:0", "192.0.2.12:50052 "]
@@ -133,7 +79,7 @@ def test_every_fault_in_settings_and_hosts_is_found_at_once(tmp_path: Path) -> N
         r"@fake/head: the setting commit is missing: .*\.",
         r"@fake/head: sudo does not work without a password \(sudo: a password is required\): allow it with NOPASSWD .*\.",
         r"@fake/lost: there is no setting 'colour': take it out, .*\.",
-        r"@fake/lost: it is in no group that we know: put it into `workers` or `heads`, or take it out\.",
+        r"@fake/lost: it is in no group that we know: put it into `workers`, `heads` or `hypervisors`, or take it out\.",
         r"@fake/lost: we are not root there: log in as root .*\.",
     )
 
@@ -163,13 +109,13 @@ def test_every_fault_of_the_cluster_is_found_at_once(tmp_path: Path) -> None:
         inventory(
             tmp_path,
             workers=[fake("w1", **GOOD), fake("w2", {"architecture": "aarch64"}, **GOOD)],
-            heads=[fake("head", **GOOD, **MODEL, endpoints=endpoints)],
-            desks=[fake("lost", **GOOD | {"commit": OLDER})],
+            heads=[fake("head", **GOOD | {"commit": OLDER}, **MODEL, endpoints=endpoints)],
+            desks=[fake("lost", **GOOD)],
         )
     )
     assert_refused(
         run,
-        r"@fake/lost: it is in no group that we know: put it into `workers` or `heads`, or take it out\.",
+        r"@fake/lost: it is in no group that we know: put it into `workers`, `heads` or `hypervisors`, or take it out\.",
         r"inventory: `commit` differs between hosts \(.*\): every host runs the same one, so set it for the group `all`\.",
         r"@fake/w2: its architecture is aarch64: only x86_64 is supported\.",
         r"@fake/head: endpoint '@fake/w1:50052' is listed twice: take one out, .*\.",
@@ -218,8 +164,7 @@ from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, Unit
 from roles.cluster.switch import planned_units
 
 seen = look([])
-plan = seen.plan.hosts[host.name]
-server.shell(name="Build", commands=["build the release"])
+plan = seen.plan.hosts.get(host.name)
 broken = [host.name] if host.data.get("_broken") else []
 
 def ready(state, host, unit):
@@ -228,11 +173,12 @@ def ready(state, host, unit):
         raise HostError("it does not answer.")
     return 103.5 if plan.head else None
 
-for name, endpoints in planned_units(plan).items():
-    seen.switch.offer(host.name, name, Unit(f"[Service]\\n# {plan.release}\\n", "192.0.2.1:1", endpoints))
-cluster.switch(dict.fromkeys(planned_units(plan), ready))
+if plan:
+    server.shell(name="Build", commands=["build the release"])
+    for name, endpoints in planned_units(plan).items():
+        seen.switch.offer(host.name, name, Unit(f"[Service]\\n# {plan.release}\\n", "192.0.2.1:1", endpoints))
+    cluster.switch(dict.fromkeys(planned_units(plan), ready))
 """
-SEEN = "basename"
 STOP = f"systemctl stop {LLAMA_SERVER}"
 START = {unit: f"systemctl restart --no-block {unit}" for unit in (RPC_SERVER, LLAMA_SERVER)}
 FAILS = {">&2; exit 1": {"success": False}}
@@ -279,7 +225,7 @@ def runs(state: HostState) -> dict[str, Any]:
 
 
 def upgrade(folder: Path, broken: str = "", **answers: Mapping[str, Any]) -> Path:
-    """The older commit runs and the newer is wanted; w1 is slow, so that the others could overtake it.
+    """The older commit runs and the newer is wanted; w1 is slow, so that the others could overtake it. There is a hypervisor.
 
     :param broken: the host whose service does not answer the first time that it is started
     :param answers: further answers of a host
@@ -290,7 +236,8 @@ def upgrade(folder: Path, broken: str = "", **answers: Mapping[str, Any]) -> Pat
         everything = {**answers.get(name, {}), **runs(before[name]), **FAILS}
         return fake(name, answers=everything, _broken=name == broken, **GOOD, **data)
 
-    return inventory(folder, workers=[there("w1", fake_delay=0.1), there("w2")], heads=[there("head")])
+    workers = [there("w1", fake_delay=0.1), there("w2")]
+    return inventory(folder, hypervisors=[fake("virt", **GOOD)], workers=workers, heads=[there("head")])
 
 
 def positions(run: Run, words: str) -> list[int]:
@@ -312,6 +259,7 @@ def test_an_upgrade_stops_the_head_then_starts_the_workers_then_the_head(tmp_pat
     workers = positions(run, START[RPC_SERVER])
     assert built < positions(run, STOP)[0] < min(workers) <= max(workers) < positions(run, START[LLAMA_SERVER])[0]
     assert "The endpoint answers again; downtime 3.5 s." in run.ended.text
+    assert_left_alone(run, "virt")
     for name, state in states(OLDER).items():
         assert [state.release in command for command in remembered(run, name, "before.json")] == [True]
         assert [NEWER in command for command in remembered(run, name, "verified.json")] == [True]
@@ -342,6 +290,17 @@ def test_the_literal_deploy_switches_no_host_when_a_build_fails(tmp_path: Path) 
         assert run.hosts_told(words) == []
 
 
+@pytest.mark.parametrize("script", [CLUSTER, ROLLBACK])
+def test_a_host_that_is_a_hypervisor_alone_is_left_alone(tmp_path: Path, script: Path) -> None:
+    answers = {"uname -s": "Linux", "useradd": "/usr/sbin/useradd", **FAILS}
+    workers = [fake("w1", answers=answers, **GOOD)]
+    heads = [fake("head", answers=answers, **GOOD, **MODEL)]
+    run = deploy(inventory(tmp_path, hypervisors=[fake("virt", **GOOD)], workers=workers, heads=heads), script=script)
+    assert "Starting operation" in run.ended.text
+    assert "Traceback" not in run.ended.text
+    assert_left_alone(run, "virt")
+
+
 @pytest.mark.parametrize("broken", ["w1", "head"])
 def test_a_host_that_does_not_come_up_takes_all_back(tmp_path: Path, small: Path, broken: str) -> None:
     run = deploy(upgrade(tmp_path, broken), script=small)
@@ -358,8 +317,8 @@ def test_a_run_with_nothing_new_tells_no_host_to_do_anything(tmp_path: Path, sma
     hosts = {name: fake(name, answers={**runs(state), **FAILS}, **GOOD) for name, state in states(NEWER).items()}
     run = deploy(inventory(tmp_path, workers=[hosts["w1"], hosts["w2"]], heads=[hosts["head"]]), script=small)
     assert run.ended.status == 0, run.ended.text
-    told = {command.strip().partition(" ")[0] for _, command in run.commands if "build the release" not in command}
-    assert told == {"echo"}
+    told = [command for _, command in run.commands if not is_look(command) and "build the release" not in command]
+    assert {command.strip().partition(" ")[0] for command in told} == {"echo"}
     assert all(f"readlink {CURRENT}" in command for _, command in run.commands if "systemctl" in command)
 
 
@@ -450,10 +409,12 @@ def test_enter_at_every_prompt_does_not_go_on_without_a_host_that_is_down(tmp_pa
     assert "Starting operation" not in text
 
 
-def test_a_host_that_is_down_is_named_without_a_terminal_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("yes", [["-y"], []])
+def test_a_host_that_is_down_is_named_without_a_terminal_too(tmp_path: Path, yes: list[str]) -> None:
     down = ("127.0.0.1", {"ssh_port": 1, **GOOD})
-    run = deploy(inventory(tmp_path, workers=[down, fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)]))
+    run = deploy(inventory(tmp_path, workers=[down, fake("w2", **GOOD)], heads=[fake("head", **GOOD, **MODEL)]), yes=yes)
     assert run.ended.status != 0
+    assert "continue?" not in run.ended.text
     assert "127.0.0.1: cannot be reached (why stands above): start it, or take it out of the inventory" in run.ended.text
     assert "Traceback" not in run.ended.text
     assert run.commands == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +17,9 @@ from roles.cluster import plan as planning
 from roles.cluster.plan import HostPlan, make_plan
 from roles.cluster.settings import Settings
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+from roles.gpus import lspci, nvidia, sysfs
+from roles.gpus.catalog import load
+from roles.gpus.host import see
 from roles.llama_server.settings import Settings as LlamaServerSettings
 from roles.model.settings import Settings as ModelSettings
 from roles.rpc_server.settings import Settings as RpcServerSettings
@@ -166,19 +170,23 @@ def look(source: str, overrides: Sequence[str], connections: Connections) -> Clu
     opened = {host.name: connections.open(host) for host in hosts}
     seen = []
     for host in hosts:
-        answer = _ask(host.name, opened[host.name], machine.COMMAND)
+        commands = (machine.COMMAND, sysfs.look(), sysfs.ask_lspci(), nvidia.look())
+        there, pci, said, drivers = (_ask(host.name, opened[host.name], command) for command in commands)
+        driven = nvidia.parse(drivers.splitlines())
         seen.append(
             planning.Host(
                 name=host.name,
                 groups=host.groups,
                 settings=settings[host.name][Settings],
-                machine=machine.parse(answer.splitlines()),
+                machine=machine.parse(there.splitlines()),
                 wants_sudo=bool(host.data.get("_sudo")),
+                gpus=tuple(see(sysfs.parse(pci.splitlines()), lspci.parse(said), driven, load())),
+                drivers=driven,
             )
         )
-    plan = make_plan(seen)
+    plan = make_plan(seen, date.today(), load())
     _refuse(plan.refusals)
-    subjects = [Subject(plan.hosts[host.name], settings[host.name], opened[host.name]) for host in hosts]
+    subjects = [Subject(there, settings[name], opened[name]) for name, there in plan.hosts.items()]
     return Cluster(plan.commit, subjects, [service for subject in subjects for service in _services(subject)])
 
 

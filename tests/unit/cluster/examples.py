@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
 from hashlib import sha256
 from ipaddress import IPv4Address
 from typing import Any
@@ -12,10 +14,31 @@ from roles.cluster.plan import Host, Plan, make_plan
 from roles.cluster.settings import Settings
 from roles.cluster.state import RELEASES, HostState, Seen, Service, Unit, generation, mark_of, marked
 from roles.cluster.switch import planned_units
+from roles.cluster.toolkit import ComputePlan
+from roles.gpus import lspci
+from roles.gpus.catalog import load
+from roles.gpus.driver import Drivers, Flavour, Nvidia
+from roles.gpus.gpu import Gpu, gpus_of
 
 OLDER = "1" * 40
 NEWER = "2" * 40
 NETWORK = "192.0.2.0/24"
+TODAY = date(2026, 12, 1)
+NO_DRIVERS = Drivers()
+CPU = ComputePlan("cpu", None, "ubuntu:24.04", "ubuntu:24.04")
+
+# What lspci prints of one card each.
+PASCAL = "01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GP102 [GeForce GTX 1080 Ti] [10de:1b06] (rev a1)"
+TURING = "02:00.0 VGA compatible controller [0300]: NVIDIA Corporation TU116 [GeForce GTX 1660 Ti] [10de:2182] (rev a1)"
+ADA = "03:00.0 VGA compatible controller [0300]: NVIDIA Corporation AD102 [GeForce RTX 4090] [10de:2684] (rev a1)"
+BLACKWELL = "05:00.0 VGA compatible controller [0300]: NVIDIA Corporation GB206 [GeForce RTX 5060 Ti] [10de:2d04] (rev a1)"
+KEPLER = "06:00.0 VGA compatible controller [0300]: NVIDIA Corporation GK104 [GeForce GTX 680] [10de:1180] (rev a1)"
+ARC = "07:00.0 VGA compatible controller [0300]: Intel Corporation DG2 [Arc A770] [8086:56a0] (rev 08)"
+NAVI = (
+    "08:00.0 VGA compatible controller [0300]: Advanced Micro Devices, Inc. [AMD/ATI] Navi 48 [Radeon RX 9070/9070 XT]"
+    " [1002:7550] (rev c0)"
+)
+INTEGRATED = "00:02.0 Display controller [0380]: Intel Corporation AlderLake-S GT1 [8086:4680] (rev 0c)"
 
 
 def machine(*addresses: str, **changes: Any) -> Machine:
@@ -41,6 +64,49 @@ def host(name: str, groups: Iterable[str], there: Machine, wants_sudo: bool = Fa
     return Host(name, frozenset(groups), Settings(**given), there, wants_sudo)
 
 
+def gpus(*texts: str, driver: str | None = None) -> tuple[Gpu, ...]:
+    """The GPUs in what lspci prints.
+
+    :param driver: the kernel driver that holds them
+    """
+    found = gpus_of(lspci.parse("\n".join(texts)), load())
+    return tuple(replace(gpu, driver=driver) if driver else gpu for gpu in found)
+
+
+def loaded(version: str, flavour: Flavour | None = None, **more: Any) -> Drivers:
+    """NVIDIA's driver runs, and is on disk."""
+    return Drivers(nvidia=Nvidia(loaded=version, loaded_flavour=flavour, on_disk=version, on_disk_flavour=flavour), **more)
+
+
+def gpu_worker(
+    *texts: str,
+    name: str = "w1",
+    address: str = "192.0.2.11",
+    system: str = "debian13",
+    driver_of_gpus: str | None = None,
+    drivers: Drivers = NO_DRIVERS,
+    **settings: Any,
+) -> Host:
+    """A worker with the GPUs in what lspci prints.
+
+    :param system: ``ID`` and ``VERSION_ID`` of its os-release
+    """
+    os_id = system.rstrip("0123456789.")
+    there = machine(address, os_id=os_id, os_version=system.removeprefix(os_id))
+    found = gpus(*texts, driver=driver_of_gpus)
+    return replace(host(name, ["workers"], there, **settings), gpus=found, drivers=drivers)
+
+
+def refusals_of(*hosts: Host) -> list[str]:
+    """Why these hosts and a head cannot be planned."""
+    return list(plan_of([*hosts, head()]).refusals)
+
+
+def plan_of(hosts: list[Host]) -> Plan:
+    """The plan for these hosts, on the day of these examples and with the catalog that is shipped."""
+    return make_plan(hosts, TODAY, load())
+
+
 def worker(name: str = "w1", address: str = "192.0.2.11", **settings: Any) -> Host:
     """A worker with nothing wrong with it."""
     return host(name, ["workers"], machine(address), **settings)
@@ -58,7 +124,7 @@ def cluster(**settings: Any) -> list[Host]:
 
 def good_plan(**settings: Any) -> Plan:
     """The plan of `cluster`."""
-    plan = make_plan(cluster(**settings))
+    plan = plan_of(cluster(**settings))
     assert plan.refusals == ()
     return plan
 

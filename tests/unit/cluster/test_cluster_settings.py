@@ -39,7 +39,20 @@ def test_a_commit_and_a_network_are_enough() -> None:
         ("endpoints", [7], "each as host:port"),
         ("endpoints", [":50052"], "each as host:port"),
         ("cmake_options", {"A=1; touch /tmp/x; #": "ON"}, "a dictionary such as"),
-        ("backend", "cuda", "what computes on this host: cpu"),
+        ("backend", "metal", "what computes on this host: cpu, cuda, sycl, hip or vulkan"),
+        ("gpus", ["GTX"], "or its id, e.g. 10de:1b06"),
+        ("gpus", "GP102", "GPUs of this host, one by one"),
+        ("passthrough", ["0e:00"], "as lspci prints them, e.g. 0e:00.0"),
+        ("driver", "newest", "the branch of NVIDIA's driver, e.g. 580"),
+        ("driver", "580.95", "the branch of NVIDIA's driver, e.g. 580"),
+        ("driver_source", "debian", "distribution (its own packages)"),
+        ("driver_flavour", "closed", "open or proprietary"),
+        ("cuda_toolkit", 12.9, "a minor release such as '12.9'"),
+        ("cuda_toolkit", "12.9.1", "a minor release such as '12.9'"),
+        ("cuda_architectures", ["native"], "never native"),
+        ("cuda_architectures", [], "default: those of the GPUs"),
+        ("cuda_graphs", "perhaps", "true or false"),
+        ("build_image", "", "the container image that llama.cpp is built in"),
         ("web_ui", "perhaps", "true or false"),
         ("cmake_options", ["GGML_LTO"], "a dictionary such as {'GGML_LTO': 'ON'}"),
     ],
@@ -50,6 +63,11 @@ def test_a_bad_value_is_answered_with_key_value_and_what_would_be_right(key: str
     assert "is not valid (" in problem
     assert right in problem
     assert "\n" not in problem
+
+
+def test_an_address_without_a_domain_is_in_the_first_one() -> None:
+    settings = Settings(**GOOD, passthrough=["0e:00.0", "0001:83:00.0"])
+    assert settings.passthrough == ["0000:0e:00.0", "0001:83:00.0"]
 
 
 @pytest.mark.parametrize("key", ["commit", "network"])

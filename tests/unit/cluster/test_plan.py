@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.cluster.plan import HEAD_TARGETS, WORKER_TARGETS, Profile, cmake_options, host_problems, make_plan
-from roles.cluster.settings import Settings
-from tests.unit.cluster.examples import NETWORK, NEWER, OLDER, cluster, good_plan, head, host, machine, worker
+from roles.cluster.options import HEAD_TARGETS, WORKER_TARGETS, Profile
+from roles.cluster.plan import as_data, host_problems
+from tests.unit.cluster.examples import NEWER, OLDER, cluster, good_plan, head, host, machine, plan_of, worker
 
 
 def test_two_workers_and_a_head() -> None:
@@ -27,18 +27,18 @@ def test_two_workers_and_a_head() -> None:
 
 
 def test_a_worker_that_no_head_uses_lets_nobody_in() -> None:
-    plan = make_plan([worker(), worker("w2", "192.0.2.12"), head(endpoints=["w2:50052"])])
+    plan = plan_of([worker(), worker("w2", "192.0.2.12"), head(endpoints=["w2:50052"])])
     assert plan.hosts["head"].endpoints == ("192.0.2.12:50052",)
     assert plan.hosts["w1"].clients == ()
 
 
 def test_the_order_of_endpoints_is_the_users() -> None:
-    plan = make_plan([worker(), worker("w2", "192.0.2.12", rpc_port=50053), head(endpoints=["w2:50053", "w1:50052"])])
+    plan = plan_of([worker(), worker("w2", "192.0.2.12", rpc_port=50053), head(endpoints=["w2:50053", "w1:50052"])])
     assert plan.hosts["head"].endpoints == ("192.0.2.12:50053", "192.0.2.11:50052")
 
 
 def test_one_host_may_be_worker_and_head() -> None:
-    plan = make_plan([host("laptop", ["workers", "heads"], machine("192.0.2.10"))])
+    plan = plan_of([host("laptop", ["workers", "heads"], machine("192.0.2.10"))])
     there = plan.hosts["laptop"]
     assert (there.worker, there.head, there.builds) == (True, True, True)
     assert there.endpoints == ("192.0.2.10:50052",)
@@ -58,7 +58,7 @@ def test_hosts_with_the_same_profile_share_one_build() -> None:
 
 def test_a_worker_with_an_older_cpu_gets_a_build_of_its_own() -> None:
     old = host("w2", ["workers"], machine("192.0.2.12", cpu_level="v2"))
-    plan = make_plan([worker(), old, head()])
+    plan = plan_of([worker(), old, head()])
     assert plan.hosts["w2"].builds
     assert plan.hosts["w2"].profile.cpu_level == "v2"
     assert plan.hosts["w2"].profile.options["GGML_AVX2"] == "OFF"
@@ -67,16 +67,16 @@ def test_a_worker_with_an_older_cpu_gets_a_build_of_its_own() -> None:
 
 def test_the_address_in_the_cluster_network_is_found_among_others() -> None:
     laptop = host("w1", ["workers"], machine("172.17.0.1", "10.0.0.7", "192.0.2.11"))
-    assert make_plan([laptop, head()]).hosts["w1"].address == IPv4Address("192.0.2.11")
+    assert plan_of([laptop, head()]).hosts["w1"].address == IPv4Address("192.0.2.11")
 
 
 def test_a_declared_address_need_not_be_there_yet() -> None:
-    plan = make_plan([host("w1", ["workers"], machine(), address="192.0.2.11"), head()])
+    plan = plan_of([host("w1", ["workers"], machine(), address="192.0.2.11"), head()])
     assert plan.hosts["w1"].address == IPv4Address("192.0.2.11")
 
 
 def test_the_plan_depends_on_nothing_but_what_goes_in() -> None:
-    assert make_plan(cluster()) == make_plan(cluster())
+    assert plan_of(cluster()) == plan_of(cluster())
 
 
 PROFILE = Profile("debian13", "v3", "cpu", WORKER_TARGETS, {"GGML_RPC": "ON", "GGML_AVX": "ON"})
@@ -114,15 +114,19 @@ def test_settings_of_the_build_make_another_release(setting: dict[str, Any]) -> 
 
 
 def test_the_users_cmake_options_win() -> None:
-    settings = Settings(commit=NEWER, network=NETWORK, cmake_options={"GGML_AVX2": "OFF", "GGML_LTO": "ON"})
-    options = cmake_options(settings, "v3")
+    plan = good_plan(cmake_options={"GGML_AVX2": "OFF", "GGML_LTO": "ON"})
+    options = plan.hosts["w1"].profile.options
     assert (options["GGML_AVX2"], options["GGML_LTO"], options["GGML_RPC"]) == ("OFF", "ON", "ON")
+    assert plan.machines["w1"].choices == (
+        "cmake_options: GGML_AVX2 = 'OFF' from the inventory, in place of ON",
+        "cmake_options: GGML_LTO = 'ON' from the inventory",
+    )
 
 
 REFUSALS: dict[str, tuple[list[Any], list[str]]] = {
     "a host in no group": (
         [*cluster(), host("lost", ["desks"], machine("192.0.2.20"))],
-        ["lost: it is in no group that we know: put it into `workers` or `heads`, or take it out."],
+        ["lost: it is in no group that we know: put it into `workers`, `heads` or `hypervisors`, or take it out."],
     ),
     "no head": ([worker()], ["inventory: the group `heads` is empty: a cluster needs at least one host in it."]),
     "no worker": ([head()], ["inventory: the group `workers` is empty: a cluster needs at least one host in it."]),
@@ -205,7 +209,7 @@ REFUSALS: dict[str, tuple[list[Any], list[str]]] = {
 @pytest.mark.parametrize("case", REFUSALS)
 def test_a_refusal_names_host_thing_reason_and_way_out(case: str) -> None:
     hosts, refusals = REFUSALS[case]
-    plan = make_plan(hosts)
+    plan = plan_of(hosts)
     assert list(plan.refusals) == refusals
     assert not plan.hosts
 
@@ -217,21 +221,50 @@ def test_every_reason_is_found_not_only_the_first() -> None:
         head(endpoints=["w9:50052"]),
         host("lost", [], machine("192.0.2.20")),
     ]
-    starts = sorted(refusal.partition(": ")[0] for refusal in make_plan(hosts).refusals)
+    starts = sorted(refusal.partition(": ")[0] for refusal in plan_of(hosts).refusals)
     assert starts == ["head", "inventory", "lost", "w1", "w1"]
 
 
 def test_two_heads_with_workers_of_their_own() -> None:
     heads = [head("a", "192.0.2.8", endpoints=["w1:50052"]), head("b", "192.0.2.9", endpoints=["w2:50052"])]
-    plan = make_plan([worker(), worker("w2", "192.0.2.12"), *heads])
+    plan = plan_of([worker(), worker("w2", "192.0.2.12"), *heads])
     assert plan.refusals == ()
     assert plan.hosts["w1"].clients == (IPv4Address("192.0.2.8"),)
     assert plan.hosts["w2"].clients == (IPv4Address("192.0.2.9"),)
 
 
 def test_two_heads_that_both_want_all_workers_are_refused() -> None:
-    refusals = make_plan([worker(), head("a", "192.0.2.8"), head("b", "192.0.2.9")]).refusals
+    refusals = plan_of([worker(), head("a", "192.0.2.8"), head("b", "192.0.2.9")]).refusals
     assert [refusal.partition(":")[0] for refusal in refusals] == ["b"]
+
+
+def test_a_hypervisor_runs_nothing_of_ours_and_needs_nothing_for_it() -> None:
+    old = machine("203.0.113.9", cpu_level="v1", account="/home/llama")
+    plan = plan_of([*cluster(), host("box", ["hypervisors"], old, commit=OLDER)])
+    assert plan.refusals == ()
+    assert list(plan.hosts) == ["w1", "w2", "head"]
+    assert list(plan.machines) == ["w1", "w2", "head", "box"]
+    assert plan_of([*cluster(), host("box", ["hypervisors", "workers"], old)]).refusals != ()
+
+
+def test_a_hypervisor_has_to_let_us_in_all_the_same() -> None:
+    (refusal,) = plan_of([*cluster(), host("box", ["hypervisors"], machine(root=False))]).refusals
+    assert refusal.startswith("box: we are not root there")
+
+
+def test_the_plan_as_data_has_every_key() -> None:
+    data = as_data(good_plan())
+    assert data["hosts"]["w1"]["clients"] == ["192.0.2.10"]
+    assert data["hosts"]["w1"]["compute"]["toolkit"] is None
+    assert data["machines"]["w1"] == {
+        "gpus": [],
+        "left_out": [],
+        "driver_now": None,
+        "driver": None,
+        "steps": [],
+        "reboot": "",
+        "choices": [],
+    }
 
 
 def test_root_needs_no_sudo() -> None:
@@ -245,7 +278,7 @@ ENDPOINTS = st.none() | st.lists(st.sampled_from(["0:50052", "1:50052", "192.0.2
 @given(
     st.lists(
         st.tuples(
-            st.sets(st.sampled_from(["workers", "heads", "desks"])),
+            st.sets(st.sampled_from(["workers", "heads", "hypervisors", "desks"])),
             ADDRESSES,
             ENDPOINTS,
             st.sampled_from(["v1", "v2", "v3"]),
@@ -260,10 +293,11 @@ def test_there_is_a_whole_plan_or_a_reason_against_it(rows: list[Any]) -> None:
         host(str(number), groups, machine(*addresses, cpu_level=level, root=root), endpoints=endpoints, commit=commit)
         for number, (groups, addresses, endpoints, level, commit, root) in enumerate(rows)
     ]
-    plan = make_plan(hosts)
+    plan = plan_of(hosts)
     assert bool(plan.refusals) != bool(plan.hosts)
+    assert list(plan.machines) == [there.name for there in hosts]
     if plan.hosts:
-        assert list(plan.hosts) == [there.name for there in hosts]
+        assert list(plan.hosts) == [there.name for there in hosts if there.serves]
         used = [endpoint for there in plan.hosts.values() for endpoint in there.endpoints]
         assert len(used) == len(set(used))
         assert {there.commit for there in plan.hosts.values()} == {plan.commit}

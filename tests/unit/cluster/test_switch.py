@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from roles.cluster.plan import make_plan
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service
 from roles.cluster.switch import Switch, fits, foreign_units
-from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, host, machine, offered, running, wanted, worker
+from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, host, machine, offered, plan_of, running, wanted, worker
 
 ENDPOINTS = ("192.0.2.11:50052", "192.0.2.12:50052")
 PLAN = good_plan()
@@ -55,7 +54,7 @@ def test_a_head_that_lost_a_worker_is_restarted_alone() -> None:
 
 
 def test_a_head_is_not_restarted_for_a_worker_that_it_does_not_use() -> None:
-    plan = make_plan([worker(), worker("w2", "192.0.2.12"), head(endpoints=["w1:50052"])])
+    plan = plan_of([worker(), worker("w2", "192.0.2.12"), head(endpoints=["w1:50052"])])
     states = wanted(plan)
     seen = {
         "w1": running(states["w1"]),
@@ -67,7 +66,7 @@ def test_a_head_is_not_restarted_for_a_worker_that_it_does_not_use() -> None:
 
 def test_two_heads_are_restarted_each_for_its_own_worker() -> None:
     heads = [head("a", "192.0.2.8", endpoints=["w1:50052"]), head("b", "192.0.2.9", endpoints=["w2:50052"])]
-    plan = make_plan([worker(), worker("w2", "192.0.2.12"), *heads])
+    plan = plan_of([worker(), worker("w2", "192.0.2.12"), *heads])
     states = wanted(plan)
     seen = {
         "w1": Seen(),
@@ -80,7 +79,7 @@ def test_two_heads_are_restarted_each_for_its_own_worker() -> None:
 
 @pytest.mark.parametrize("unit", [RPC_SERVER, LLAMA_SERVER])
 def test_a_host_can_only_go_back_to_what_fits_the_inventory(unit: str) -> None:
-    plan = make_plan([host("laptop", ["workers", "heads"], machine("192.0.2.10"))])
+    plan = plan_of([host("laptop", ["workers", "heads"], machine("192.0.2.10"))])
     now = wanted(plan)["laptop"]
     fewer = replace(now, units={name: found for name, found in now.units.items() if name != unit})
     elsewhere = replace(now, units={**now.units, unit: replace(now.units[unit], endpoints=("192.0.2.10:50053",))})
@@ -92,7 +91,7 @@ def test_a_host_can_only_go_back_to_what_fits_the_inventory(unit: str) -> None:
 @pytest.mark.parametrize("unit", [RPC_SERVER, LLAMA_SERVER])
 def test_a_host_that_was_offered_less_than_it_is_to_have_is_missing(unit: str) -> None:
     """As after a failure that somebody had pyinfra ignore: what runs must not be taken for superfluous."""
-    plan = make_plan([host("laptop", ["workers", "heads"], machine("192.0.2.10"))])
+    plan = plan_of([host("laptop", ["workers", "heads"], machine("192.0.2.10"))])
     now = wanted(plan)["laptop"]
     fewer = replace(now, units={name: found for name, found in now.units.items() if name != unit})
     switch = Switch(plan, wanted={"laptop": fewer}, seen={"laptop": running(now, ["192.0.2.10:50052"])})
@@ -102,8 +101,8 @@ def test_a_host_that_was_offered_less_than_it_is_to_have_is_missing(unit: str) -
 
 
 def test_a_host_that_is_no_worker_any_more_is_changed() -> None:
-    both = wanted(make_plan([host("laptop", ["workers", "heads"], machine("192.0.2.10")), worker()]))["laptop"]
-    plan = make_plan([head("laptop", "192.0.2.10"), worker()])
+    both = wanted(plan_of([host("laptop", ["workers", "heads"], machine("192.0.2.10")), worker()]))["laptop"]
+    plan = plan_of([head("laptop", "192.0.2.10"), worker()])
     states = wanted(plan)
     switch = Switch(plan, wanted=states, seen={"laptop": running(both, ENDPOINTS[:1]), "w1": running(states["w1"])})
     assert switch.superfluous("laptop") == [RPC_SERVER]
@@ -121,9 +120,9 @@ def test_a_unit_of_somebody_else_is_not_replaced() -> None:
 
 def test_a_new_host_with_a_build_of_its_own_moves_nothing() -> None:
     """What ran before the last upgrade stays the release before, on the hosts that are there."""
-    plan = make_plan([worker(), head(), host("w3", ["workers"], machine("192.0.2.13", os_version="12"))])
+    plan = plan_of([worker(), head(), host("w3", ["workers"], machine("192.0.2.13", os_version="12"))])
     states = wanted(plan)
-    two = wanted(make_plan([worker(), head()]))
+    two = wanted(plan_of([worker(), head()]))
     seen = {"w1": running(two["w1"], before=OLD["w1"]), "head": running(two["head"], before=OLD["head"]), "w3": Seen()}
     switch = Switch(plan, wanted=states, seen=seen)
     assert states["w1"].generation != two["w1"].generation

@@ -11,10 +11,12 @@ import pytest
 from pyinfra.context import ctx_host, ctx_state
 from pyinfra_testing.util import FakeState, create_host  # type: ignore[import-untyped]
 
-from roles.cluster.plan import HostPlan, Profile
+from roles.cluster.options import Profile
+from roles.cluster.plan import HostPlan
 from roles.firewall import operations
 from roles.firewall.guard import COMMAND, Guard, parse
 from roles.firewall.rules import DROP_IN, RULES, UNIT, UNIT_FILE, Access, access, rules, units
+from tests.unit.cluster.examples import CPU
 
 OLD_HEAD, HEAD = "198.18.77.10", "198.18.77.20"
 
@@ -53,6 +55,7 @@ def plan(*clients: str, port: int = 50052) -> HostPlan:
         rpc_port=port,
         http_port=8080,
         commit="0" * 40,
+        compute=CPU,
         profile=Profile("debian13", "v3", "cpu", ("rpc-server",), {}),
         release="x",
         builder="w1",

@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -242,4 +242,12 @@ def test_only_what_no_kept_release_needs_is_superfluous() -> None:
         "/opt/llama.cpp/releases/old",
         "/var/cache/gpuquilt/build/new",
         "/var/lib/gpuquilt/work/gpuquilt-build-old",
+    ]
+
+
+def test_what_cannot_be_built_yet_is_said_with_the_way_out() -> None:
+    plan = good_plan().hosts["w1"]
+    assert recipe.problems_of_backend(plan) == []
+    assert recipe.problems_of_backend(replace(plan, profile=replace(plan.profile, backend="cuda"))) == [
+        'its release is planned for cuda, and only cpu can be built yet: set backend = "cpu" for this host until then.'
     ]

@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from roles.base.download import Download
-from roles.cluster.plan import HostPlan, Profile
+from roles.cluster.options import Profile
+from roles.cluster.plan import HostPlan
 from roles.cluster.state import mark_of
 from roles.llama_cpp.flags import arguments
 from roles.llama_server.completion import Completion, command, parse
 from roles.llama_server.journal import diagnosis
 from roles.llama_server.settings import Settings
 from roles.llama_server.unit import WAIT_FOR_WORKERS, WAITING, options, render, unit
+from tests.unit.cluster.examples import CPU
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMIT = "0c1e57098bba43ac29e6e3b677cdceebdd22334f"
@@ -42,6 +44,7 @@ PLAN = HostPlan(
     rpc_port=50052,
     http_port=8080,
     commit=COMMIT,
+    compute=CPU,
     profile=Profile("debian13", "v3", "cpu", ("llama-server",), {}),
     release=f"{COMMIT[:12]}-debian13-v3-cpu-head-1f0c2a",
     builder="head",

@@ -11,12 +11,14 @@ import pytest
 from pydantic import ValidationError
 
 from roles.base.settings import HostData, read_settings
-from roles.cluster.plan import HostPlan, Profile
+from roles.cluster.options import Profile
+from roles.cluster.plan import HostPlan
 from roles.cluster.state import mark_of
 from roles.llama_cpp.flags import arguments
 from roles.rpc_server.cache import FOLDER, rule
 from roles.rpc_server.settings import Settings
 from roles.rpc_server.unit import options, render
+from tests.unit.cluster.examples import CPU
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMIT = "0c1e57098bba43ac29e6e3b677cdceebdd22334f"
@@ -28,6 +30,7 @@ PLAN = HostPlan(
     rpc_port=50052,
     http_port=8080,
     commit=COMMIT,
+    compute=CPU,
     profile=Profile("debian13", "v3", "cpu", ("rpc-server",), {}),
     release=f"{COMMIT[:12]}-debian13-v3-cpu-worker-1f0c2a",
     builder="w1",

@@ -1,0 +1,246 @@
+"""What a host computes with: its backend, and which of its GPUs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from roles.cluster.remarks import Remarks
+from roles.cluster.settings import Settings
+from roles.gpus.catalog import Backend, Catalog
+from roles.gpus.gpu import Gpu, declared
+from roles.gpus.link import Verdict
+
+VFIO = "vfio-pci"
+CPU: Backend = "cpu"
+NATIVE: dict[str, Backend] = {"nvidia": "cuda", "amd": "hip", "intel": "sycl"}
+"""Vendor → the backend that is made for its GPUs; where GPUs of several compute, the first one decides."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A GPU that is there and does not compute for the cluster on this host.
+
+    :param reason: why, in words that can follow its name
+    """
+
+    gpu: Gpu
+    reason: str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a host computes with.
+
+    :param gpus: the GPUs that compute; those that were declared and not seen come last
+    :param left_out: the others
+    """
+
+    backend: Backend
+    gpus: tuple[Gpu, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def title(gpu: Gpu) -> str:
+    """A GPU in a sentence: its address and its name, as far as they are known."""
+    name = gpu.name or f"{gpu.generation or gpu.vendor} GPU"
+    if gpu.chip is None and gpu.device_id and gpu.device_id not in name:
+        name += f" [{gpu.device_id}]"
+    return f"{gpu.address} {name}" if gpu.address else name
+
+
+def titles(gpus: Iterable[Gpu]) -> str:
+    """Several of them in a sentence."""
+    return " and ".join(dict.fromkeys(title(gpu) for gpu in gpus))
+
+
+def select(seen: Sequence[Gpu], settings: Settings, works: bool, system: str, catalog: Catalog, remarks: Remarks) -> Selection:
+    """Choose backend and GPUs of a host.
+
+    :param seen: its GPUs
+    :param works: it is a worker; other hosts compute with their processors, unless `backend` is set
+    :param system: its distribution and release, a key of the catalog if that knows it
+    """
+    own, left_out = _divide(seen, settings, remarks)
+    own = _with_declared(own, left_out, settings, catalog, remarks)
+    _say_links(seen, own, works, remarks)
+    dead = [gpu for gpu in own if gpu.link and gpu.link.verdict == Verdict.UNREACHABLE]
+    able, unable = _known([gpu for gpu in own if gpu not in dead], catalog, remarks if works else Remarks())
+    left_out += [LeftOut(gpu, "unreachable") for gpu in dead] + unable
+    native, compromise = _native(able, system, catalog) if works else (CPU, "")
+    backend = native if settings.backend == "auto" else settings.backend
+    if settings.backend != "auto":
+        remarks.override("backend", settings.backend, native)
+    elif compromise:
+        remarks.choices.append(compromise)
+    gpus = _computing(able, backend, settings, catalog)
+    left_out += [LeftOut(gpu, _why_not(gpu, backend, works)) for gpu in able if gpu not in gpus]
+    if backend != CPU and not gpus and not dead:
+        remarks.refusals.append(_nothing_for(backend, able))
+    elif works and settings.backend == "auto" and not gpus:
+        remarks.refusals += _nothing_but(unable)
+    return Selection(backend, gpus, tuple(sorted(left_out, key=lambda out: out.gpu.address or "")))
+
+
+def _divide(seen: Sequence[Gpu], settings: Settings, remarks: Remarks) -> tuple[list[Gpu], list[LeftOut]]:
+    """The host's own GPUs, and those that belong to its virtual machines."""
+    own: list[Gpu] = []
+    left_out: list[LeftOut] = []
+    for gpu in seen:
+        if gpu.driver == VFIO:
+            left_out.append(LeftOut(gpu, f"passed through to a virtual machine (bound to {VFIO})"))
+        elif gpu.address in settings.passthrough:
+            left_out.append(LeftOut(gpu, "to be passed through to a virtual machine"))
+            remarks.steps.append(f"bind {gpu.address} to {VFIO}")
+            if gpu.driver:
+                remarks.reboots.append(f"{gpu.driver} holds {gpu.address}, which is to be bound to {VFIO}")
+        else:
+            own.append(gpu)
+    for address in settings.passthrough:
+        if address not in {gpu.address for gpu in seen}:
+            remarks.warnings.append(f"passthrough names {address}, and no GPU is seen there: correct it, or look for the card.")
+    return own, left_out
+
+
+def _with_declared(
+    own: list[Gpu], left_out: Sequence[LeftOut], settings: Settings, catalog: Catalog, remarks: Remarks
+) -> list[Gpu]:
+    """The host's own GPUs with those that are declared and cannot be seen; each one that was seen answers one declaration."""
+    unseen: list[Gpu] = []
+    undeclared = list(own)
+    away = [out.gpu for out in left_out]
+    for text in settings.gpus:
+        wanted = declared(text, catalog)
+        if found := _match(wanted, undeclared):
+            undeclared.remove(found)
+        elif found := _match(wanted, away):
+            away.remove(found)
+            remarks.refusals.append(
+                f"{title(found)} is declared in `gpus` and belongs to a virtual machine ({VFIO} or `passthrough`): take it out of"
+                " `gpus` of this host, or give it back to the host."
+            )
+        else:
+            unseen.append(wanted)
+            remarks.warnings.append(f"{title(wanted)} is declared in `gpus` and is not seen: it is planned for all the same.")
+    for gpu in undeclared:
+        if settings.gpus and gpu.vendor in NATIVE and not gpu.integrated:
+            remarks.warnings.append(f"{title(gpu)} is seen and is not declared in `gpus`: it is planned for all the same.")
+    return own + unseen
+
+
+def _match(wanted: Gpu, among: Iterable[Gpu]) -> Gpu | None:
+    return next((gpu for gpu in among if _is_alike(wanted, gpu)), None)
+
+
+def _is_alike(wanted: Gpu, gpu: Gpu) -> bool:
+    """Compare the most exact thing that is known of both."""
+    for key in ("device_id", "chip", "generation"):
+        one, other = getattr(wanted, key), getattr(gpu, key)
+        if one and other:
+            return wanted.vendor == gpu.vendor and bool(one == other)
+    return False
+
+
+def _say_links(seen: Iterable[Gpu], own: Sequence[Gpu], works: bool, remarks: Remarks) -> None:
+    for gpu in seen:
+        if gpu.link is None:
+            continue
+        if gpu.link.verdict in (Verdict.NARROW, Verdict.SLOW):
+            remarks.warnings.append(f"the link of {title(gpu)} is {gpu.link.verdict}: {gpu.link.reason.rstrip('.')}.")
+        elif gpu.link.verdict == Verdict.UNREACHABLE:
+            sentence = (
+                f"{title(gpu)} is unreachable ({gpu.link.reason.rstrip('.')}): no driver can help; switch the machine off and on"
+                " again, its hypervisor too if it is a virtual one, and look at slot and power"
+            )
+            if gpu in own and works:
+                remarks.refusals.append(f"{sentence}, or take the card out.")
+            else:
+                remarks.warnings.append(f"{sentence}.")
+
+
+def _known(own: Iterable[Gpu], catalog: Catalog, remarks: Remarks) -> tuple[list[Gpu], list[LeftOut]]:
+    """Those that something in the catalog can compute with, and the others."""
+    able: list[Gpu] = []
+    unable: list[LeftOut] = []
+    for gpu in own:
+        if gpu.vendor not in NATIVE:
+            unable.append(LeftOut(gpu, "no GPU that llama.cpp computes with"))
+        elif gpu.generation is None and not gpu.integrated:
+            unable.append(LeftOut(gpu, "not in the catalog"))
+            remarks.warnings.append(
+                f"{title(gpu)} is not in the catalog, so it is left out: add it to roles/gpus/catalog.yaml if it can compute."
+            )
+        elif gpu.vendor == "nvidia" and not can(gpu, "cuda", catalog):
+            unable.append(LeftOut(gpu, _unsupported(gpu, catalog)))
+        else:
+            able.append(gpu)
+    return able, unable
+
+
+def _unsupported(gpu: Gpu, catalog: Catalog) -> str:
+    last = catalog.generations[gpu.generation].last_branch if gpu.generation else None
+    age = "too old" if last else "not supported yet"
+    capability = gpu.compute_capability or "unknown"
+    return f"{age}: no CUDA toolkit of the catalog compiles for {gpu.generation} (compute capability {capability})"
+
+
+def _nothing_for(backend: Backend, able: Sequence[Gpu]) -> str:
+    has = titles(able) or "no GPU of its own"
+    return (
+        f"backend = {backend!r} has nothing to compute with here (it has {has}): correct `backend`, or leave it out and let the"
+        " GPUs decide."
+    )
+
+
+def _nothing_but(unable: Iterable[LeftOut]) -> list[str]:
+    """A GPU that was put there to compute must not end up as a worker that computes with its processors, unsaid."""
+    return [
+        f'{title(out.gpu)} is {out.reason}: set `backend = "cpu"` to let the processors compute, or take the card out.'
+        for out in unable
+        if out.gpu.vendor == "nvidia" and out.gpu.generation
+    ]
+
+
+def can(gpu: Gpu, backend: Backend, catalog: Catalog) -> bool:
+    """Whether a backend computes with a GPU."""
+    if backend == "cuda":
+        return any(gpu.compute_capability in toolkit.capabilities for toolkit in catalog.toolkits.values())
+    if backend == "hip":
+        return gpu.gfx_target in catalog.images["hip"].gfx_targets
+    if backend == "sycl":
+        return gpu.vendor == "intel" and gpu.generation is not None
+    return backend == "vulkan"
+
+
+def _native(able: Sequence[Gpu], system: str, catalog: Catalog) -> tuple[Backend, str]:
+    """The backend that is made for the GPUs; ``cpu`` where there is no GPU with memory of its own.
+
+    :return: the backend, and in words why it is Vulkan in place of a better one, empty where it is not
+    """
+    for vendor, backend in NATIVE.items():
+        mine = [gpu for gpu in able if gpu.vendor == vendor and not gpu.integrated]
+        if not mine:
+            continue
+        known = catalog.distributions.get(system)
+        if backend != "cuda" and (known is None or backend not in known.backends):
+            return "vulkan", f"vulkan in place of {backend}, for which {known.title if known else system} has no packages"
+        strange = [gpu for gpu in mine if not can(gpu, backend, catalog)]
+        if strange:
+            return "vulkan", f"vulkan in place of {backend}, whose libraries have no code for {titles(strange)}"
+        return backend, ""
+    return CPU, ""
+
+
+def _computing(able: Sequence[Gpu], backend: Backend, settings: Settings, catalog: Catalog) -> tuple[Gpu, ...]:
+    """The GPUs that compute: integrated ones only where there is no other, and where the inventory asks for the backend."""
+    found = [gpu for gpu in able if can(gpu, backend, catalog)]
+    discrete = tuple(gpu for gpu in found if not gpu.integrated)
+    return discrete if discrete or settings.backend == "auto" else tuple(found)
+
+
+def _why_not(gpu: Gpu, backend: Backend, works: bool) -> str:
+    if not works:
+        return "this host is no worker"
+    if gpu.integrated:
+        return "integrated: it has no memory of its own"
+    return "the processors compute here" if backend == "cpu" else f"{backend} does not compute with it; vulkan would"

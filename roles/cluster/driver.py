@@ -1,0 +1,334 @@
+"""NVIDIA's driver on a host: which stays, or which is to come from where. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from roles.cluster.backend import VFIO, title, titles
+from roles.cluster.remarks import Remarks
+from roles.cluster.settings import Settings
+from roles.gpus.catalog import Branch, Catalog, Distribution, DriverOffer, Flavour, Generation, OpenModule, Toolkit
+from roles.gpus.driver import Drivers
+from roles.gpus.gpu import Gpu
+
+OPEN_BY_DEFAULT = 560
+"""NVIDIA's own installers choose the open module from this branch on.
+
+Source: docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html.
+"""
+OWN_KEYS = {"debian": "/var/lib/dkms/mok.pub", "ubuntu": "/var/lib/shim-signed/mok/MOK.der"}
+"""Distribution → the key that DKMS signs modules with there (their packages of dkms and shim-signed)."""
+OVERRIDES = {"driver": "branch", "driver_source": "source", "driver_flavour": "flavour"}
+"""Setting → the part of a `Driver` that it decides."""
+SOURCES = {"distribution": "the distribution's packages", "nvidia": "NVIDIA's repository"}
+
+
+@dataclass(frozen=True)
+class Driver:
+    """NVIDIA's driver, as it is or as it is to be.
+
+    :param version: e.g. 580.173.02; of one that is to come, the newest that the catalog knows; empty where there is none
+    :param branch: the first number of the version
+    :param flavour: of the kernel module; None where it is not known
+    :param source: ``loaded`` (it is there and stays), ``distribution``, ``nvidia`` (where it is to come from), or ``unmanaged``
+    :param packages: what is to be installed
+    """
+
+    version: str
+    branch: int
+    flavour: Flavour | None
+    source: Literal["loaded", "distribution", "nvidia", "unmanaged"]
+    packages: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.version} ({self.flavour or 'unknown'} module)"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the choice of a driver rests on.
+
+    :param gpus: NVIDIA's GPUs that compute on the host
+    :param cuda: they compute with CUDA, so that a toolkit must fit the driver
+    :param system: distribution and release, e.g. debian13
+    """
+
+    gpus: Sequence[Gpu]
+    cuda: bool
+    drivers: Drivers
+    system: str
+    today: date
+    catalog: Catalog
+
+    @property
+    def distribution(self) -> Distribution | None:
+        return self.catalog.distributions.get(self.system)
+
+    def generation(self, gpu: Gpu) -> Generation:
+        return self.catalog.generations[gpu.generation or ""]
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version that can be compared with another."""
+    return tuple(int(digits) for digits in re.findall(r"\d+", version))
+
+
+def present(drivers: Drivers) -> Driver | None:
+    """The driver that is there: the one that runs, or the one that the next boot loads."""
+    nvidia = drivers.nvidia
+    if nvidia.loaded:
+        return _there(nvidia.loaded, nvidia.loaded_flavour)
+    return _there(nvidia.on_disk, nvidia.on_disk_flavour)
+
+
+def plan_driver(ground: Ground, settings: Settings, remarks: Remarks) -> Driver | None:
+    """The driver that the host is to have; None where there cannot be one, which is refused."""
+    now = present(ground.drivers)
+    if (conflict := _conflict(ground)) is not None:
+        remarks.refusals.append(conflict)
+        return None
+    choose = _unmanaged if settings.driver == "unmanaged" else _managed
+    wanted = choose(ground, now, settings, remarks)
+    if wanted:
+        _say_overrides(ground, settings, wanted, remarks)
+        _say_age(ground, settings, wanted, remarks)
+    return wanted
+
+
+def unfit(ground: Ground, branch: int, flavour: Flavour | None) -> str:
+    """Why a driver does not drive all GPUs, in words; empty where it does."""
+    for gpu in ground.gpus:
+        generation = ground.generation(gpu)
+        if generation.last_branch is not None and branch > generation.last_branch:
+            return f"branch {branch} has dropped {title(gpu)}, whose last one is {generation.last_branch}"
+        if generation.first_branch is not None and branch < generation.first_branch:
+            return f"branch {branch} is too old for {title(gpu)}, which needs {generation.first_branch} or newer"
+        if flavour == "open" and generation.open_module == OpenModule.IMPOSSIBLE:
+            return f"the open module cannot drive {title(gpu)}"
+        if flavour == "proprietary" and generation.open_module == OpenModule.REQUIRED:
+            return f"{title(gpu)} needs the open module"
+    return ""
+
+
+def toolkits_for(ground: Ground, version: str) -> Mapping[str, Toolkit]:
+    """The toolkits that compile for all GPUs and are not newer than a driver."""
+    capabilities = {gpu.compute_capability for gpu in ground.gpus}
+    return {
+        name: toolkit
+        for name, toolkit in ground.catalog.toolkits.items()
+        if numbers(toolkit.driver) <= numbers(version) and capabilities <= set(toolkit.capabilities)
+    }
+
+
+def _there(version: str, flavour: Flavour | None) -> Driver | None:
+    return Driver(version, numbers(version)[0], flavour, "loaded") if numbers(version) else None
+
+
+def _conflict(ground: Ground) -> str | None:
+    """One kernel has one NVIDIA module, and no branch and flavour of it may drive all of the GPUs."""
+    for one in ground.gpus:
+        for other in ground.gpus:
+            old, new = ground.generation(one), ground.generation(other)
+            flavours = old.open_module == OpenModule.IMPOSSIBLE and new.open_module == OpenModule.REQUIRED
+            if flavours or (old.last_branch or new.first_branch or 0) < (new.first_branch or 0):
+                return (
+                    f"{title(one)} and {title(other)} cannot share one kernel: {old.title} needs the proprietary module, of"
+                    f" branch {old.last_branch} or older, and {new.title} the open one: pass one of them through to a virtual"
+                    " machine (`passthrough`), or put it into another host."
+                )
+    return None
+
+
+def _unmanaged(ground: Ground, now: Driver | None, settings: Settings, remarks: Remarks) -> Driver | None:
+    if now is None:
+        if settings.cuda_toolkit is None and ground.cuda:
+            remarks.refusals.append(
+                "driver = 'unmanaged' and no NVIDIA driver is there, so no CUDA toolkit can be chosen: install a driver, set"
+                " `cuda_toolkit`, or leave `driver` out."
+            )
+            return None
+        return Driver("", 0, None, "unmanaged")
+    if reason := unfit(ground, now.branch, now.flavour):
+        remarks.refusals.append(f"driver = 'unmanaged' and {reason}: install another driver, or leave `driver` out.")
+        return None
+    return Driver(now.version, now.branch, now.flavour, "unmanaged")
+
+
+def _managed(ground: Ground, now: Driver | None, settings: Settings, remarks: Remarks) -> Driver | None:
+    why = "" if now is None else _why_it_goes(ground, now, settings)
+    if now is not None and not why:
+        _say_reboot(ground, now, remarks)
+        return now
+    offer = _offer(ground, settings, remarks)
+    if offer is None:
+        return None
+    flavour = _flavour(ground, offer.branch, settings)
+    wanted = Driver(offer.version, offer.branch, flavour, offer.origin, offer.packages[flavour])
+    if now is not None:
+        remarks.steps.append(f"remove NVIDIA driver {now}, because {why}")
+        remarks.reboots.append(f"NVIDIA driver {now.version} gives way to {wanted.version}")
+    packages = ", ".join(wanted.packages)
+    remarks.steps.append(f"install NVIDIA driver {wanted} from {SOURCES[offer.origin]}: {packages}")
+    remarks.reboots.extend(_held(ground))
+    return wanted
+
+
+def _why_it_goes(ground: Ground, now: Driver, settings: Settings) -> str:
+    """Why the driver that is there cannot stay; empty where it can."""
+    if isinstance(settings.driver, int) and settings.driver != now.branch:
+        return f"driver = {settings.driver} is wanted"
+    if settings.driver_flavour != "auto" and now.flavour not in (None, settings.driver_flavour):
+        return f"driver_flavour = {settings.driver_flavour!r} is wanted"
+    nvidia = ground.drivers.nvidia
+    next_boot = _there(nvidia.on_disk, nvidia.on_disk_flavour) or now
+    reason = unfit(ground, now.branch, now.flavour) or unfit(ground, next_boot.branch, next_boot.flavour)
+    if not reason and ground.cuda and not toolkits_for(ground, now.version):
+        reason = f"no CUDA toolkit for {titles(ground.gpus)} is old enough for it"
+    return reason
+
+
+def _offer(ground: Ground, settings: Settings, remarks: Remarks) -> DriverOffer | None:
+    """The best driver that can be installed here; the distribution's own where it is as good as NVIDIA's.
+
+    The distribution's packages go through its own tests and updates, Ubuntu's modules are signed for Secure Boot, and no other
+    repository with packages of the same names has to be held back.
+    """
+    every = ground.distribution.drivers if ground.distribution else ()
+    fitting = [offer for offer in every if _suits(ground, offer, settings)]
+    if not fitting:
+        remarks.refusals.append(_none_fits(ground, every, settings))
+        return None
+    unsigned = ground.drivers.secure_boot and not ground.drivers.own_key_enrolled
+    accepted = [offer for offer in fitting if offer.signed or not unsigned]
+    if not accepted:
+        key = next((key for name, key in OWN_KEYS.items() if ground.system.startswith(name)), "the key of DKMS")
+        remarks.refusals.append(
+            f"Secure Boot is on and would refuse the module of NVIDIA driver {fitting[0].branch}, which DKMS signs with a key of"
+            f" this host ({key}) that is not enrolled: install dkms, run `mokutil --import {key}`, reboot and confirm at the"
+            " console, or turn Secure Boot off in the firmware."
+        )
+        return None
+    return max(accepted, key=lambda offer: _rank(ground, offer))
+
+
+def _suits(ground: Ground, offer: DriverOffer, settings: Settings) -> bool:
+    flavour = _flavour(ground, offer.branch, settings)
+    return (
+        settings.driver in ("auto", offer.branch)
+        and settings.driver_source in ("auto", offer.origin)
+        and flavour in offer.packages
+        and not unfit(ground, offer.branch, flavour)
+        and (not ground.cuda or bool(toolkits_for(ground, offer.version)))
+    )
+
+
+def _rank(ground: Ground, offer: DriverOffer) -> tuple[int, int, int]:
+    """Long-term branches by age, the newest first; without one, the distribution's own before NVIDIA's."""
+    branch = ground.catalog.branches.get(offer.branch)
+    own = int(offer.origin == "distribution")
+    if branch is not None and branch.support == "long-term" and not _is_over(branch, ground.today):
+        return 1, offer.branch, own
+    return 0, own, offer.branch
+
+
+def _is_over(branch: Branch, today: date) -> bool:
+    return branch.end_of_life is not None and branch.end_of_life < today
+
+
+def _flavour(ground: Ground, branch: int, settings: Settings) -> Flavour:
+    if settings.driver_flavour != "auto":
+        return settings.driver_flavour
+    needs = {ground.generation(gpu).open_module for gpu in ground.gpus}
+    known = ground.catalog.branches.get(branch)
+    if OpenModule.IMPOSSIBLE in needs:
+        return "proprietary"
+    if OpenModule.REQUIRED in needs or branch >= OPEN_BY_DEFAULT or (known is not None and known.open_only):
+        return "open"
+    return "proprietary"
+
+
+def _none_fits(ground: Ground, offers: Sequence[DriverOffer], settings: Settings) -> str:
+    """Why no driver can be installed, and the way out."""
+    where = ground.distribution.title if ground.distribution else ground.system
+    has = ", ".join(f"{SOURCES[offer.origin]} {offer.branch}" for offer in offers) or "nothing that the catalog knows"
+    if isinstance(settings.driver, int):
+        flavour = _flavour(ground, settings.driver, settings)
+        if reason := unfit(ground, settings.driver, flavour):
+            return f"driver = {settings.driver} cannot be: {reason}: correct `driver`, or leave it out."
+        return f"driver = {settings.driver} is not to be had for {where} (there are: {has}): choose one, or leave it out."
+    oldest = max(ground.generation(gpu).first_branch or 0 for gpu in ground.gpus)
+    if reason := unfit(ground, oldest, _flavour(ground, oldest, settings)):
+        return f"driver_flavour = {settings.driver_flavour!r} cannot be: {reason}: leave it out."
+    newest = min((last for gpu in ground.gpus if (last := ground.generation(gpu).last_branch)), default=None)
+    needs = f"branch {newest} or older" if newest else f"branch {oldest} or newer" if oldest else "another version"
+    ways = ["install one yourself, which then stays", "use another release of the distribution"]
+    if settings.driver_source != "auto":
+        ways.insert(0, "leave `driver_source` out")
+    return f"{titles(ground.gpus)} needs NVIDIA's driver of {needs}, and for {where} there is {has}: {', or '.join(ways)}."
+
+
+def _held(ground: Ground) -> list[str]:
+    """Who holds a GPU that NVIDIA's driver is to have."""
+    return [
+        f"{gpu.driver} holds {gpu.address}"
+        for gpu in ground.gpus
+        if gpu.driver is not None and gpu.driver not in ("nvidia", VFIO)
+    ]
+
+
+def _say_reboot(ground: Ground, now: Driver, remarks: Remarks) -> None:
+    """Why a driver that is installed well does not work before the next boot; it is not to be installed again for that."""
+    nvidia = ground.drivers.nvidia
+    held = _held(ground)
+    if held:
+        remarks.reboots += [f"{holder}, and NVIDIA driver {now.version} is installed" for holder in held]
+    elif not nvidia.loaded:
+        # Where no card is there yet, none is missing.
+        if any(gpu.address for gpu in ground.gpus):
+            remarks.reboots.append(f"NVIDIA driver {now.version} is installed and not loaded")
+    elif nvidia.on_disk and nvidia.on_disk != nvidia.loaded:
+        remarks.reboots.append(f"NVIDIA driver {nvidia.loaded} is loaded and {nvidia.on_disk} is installed")
+    elif "mismatch" in nvidia.problem:
+        remarks.reboots.append(f"nvidia-smi says {nvidia.problem!r}")
+
+
+def _say_overrides(ground: Ground, settings: Settings, wanted: Driver, remarks: Remarks) -> None:
+    """Which settings decided, and what would have been chosen without them."""
+    given = {key: word for key, word in OVERRIDES.items() if getattr(settings, key) != "auto"}
+    if given:
+        automatic = _managed(ground, present(ground.drivers), _automatic(settings), Remarks())
+        for key, word in given.items():
+            remarks.override(key, getattr(settings, key), getattr(automatic, word, None))
+
+
+def _automatic(settings: Settings) -> Settings:
+    return settings.model_copy(update=dict.fromkeys(OVERRIDES, "auto"))
+
+
+def _say_age(ground: Ground, settings: Settings, driver: Driver, remarks: Remarks) -> None:
+    """NVIDIA does not maintain it any more."""
+    branch = ground.catalog.branches.get(driver.branch)
+    offers = ground.distribution.drivers if ground.distribution else ()
+    if branch is not None and _is_over(branch, ground.today):
+        why = f"branch {driver.branch} is past its end of life ({branch.end_of_life})"
+    elif any(not offer.supported and offer.branch == driver.branch for offer in offers):
+        why = f"NVIDIA does not maintain the branch {driver.branch} that {SOURCES['distribution']} have"
+    else:
+        return
+    better = [offer for offer in offers if _is_maintained(ground, offer) and _suits(ground, offer, _automatic(settings))]
+    newest = max(better, key=lambda offer: _rank(ground, offer), default=None)
+    way = (
+        f"set `driver = {newest.branch}` to move to a branch that is maintained"
+        if newest
+        else "no source has a better one for it"
+    )
+    remarks.warnings.append(f"NVIDIA driver {driver.version}: {why}: {way}.")
+
+
+def _is_maintained(ground: Ground, offer: DriverOffer) -> bool:
+    branch = ground.catalog.branches.get(offer.branch)
+    return offer.supported and branch is not None and not _is_over(branch, ground.today)

@@ -1,0 +1,88 @@
+"""What one machine is to be before anything is built on it: its GPUs, its NVIDIA driver, and whether a reboot is owed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from roles.cluster.backend import LeftOut, Selection, select
+from roles.cluster.driver import Driver, Ground, plan_driver, present
+from roles.cluster.remarks import Remarks
+from roles.cluster.settings import Settings
+from roles.gpus.catalog import Catalog
+from roles.gpus.driver import Drivers
+from roles.gpus.gpu import Gpu
+
+
+@dataclass(frozen=True)
+class MachinePlan:
+    """What one machine has and is to have, whatever group it is in.
+
+    :param gpus: the GPUs that compute here: seen, and declared
+    :param left_out: the other GPUs, each with the reason
+    :param driver_now: NVIDIA's driver that is there, None where there is none
+    :param driver: the one that is to be there, None where none is needed
+    :param steps: what would be done before anything is built, in order
+    :param reboot: why a reboot is owed, empty where none is
+    :param choices: where a setting of the inventory decided, and where the plan had to take the second best
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    driver_now: Driver | None = None
+    driver: Driver | None = None
+    steps: tuple[str, ...] = ()
+    reboot: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Provision:
+    """What was chosen for a machine, and what is to be said of it."""
+
+    selection: Selection
+    driver_now: Driver | None
+    driver: Driver | None
+    remarks: Remarks
+
+    @property
+    def machine(self) -> MachinePlan:
+        """The part of the plan that this makes, once everything has been said."""
+        return MachinePlan(
+            gpus=self.selection.gpus,
+            left_out=self.selection.left_out,
+            driver_now=self.driver_now,
+            driver=self.driver,
+            steps=tuple(self.remarks.steps),
+            reboot="; ".join(self.remarks.reboots),
+            choices=tuple(self.remarks.choices),
+        )
+
+
+def provision(
+    seen: Sequence[Gpu], drivers: Drivers, settings: Settings, works: bool, system: str, today: date, catalog: Catalog
+) -> Provision:
+    """Choose GPUs and driver of one machine.
+
+    :param seen: its GPUs
+    :param works: it is a worker
+    :param system: its distribution and release, e.g. debian13
+    """
+    remarks = Remarks()
+    selection = select(seen, settings, works, system, catalog, remarks)
+    nvidia = [gpu for gpu in selection.gpus if gpu.vendor == "nvidia"]
+    driver = None
+    if nvidia:
+        ground = Ground(nvidia, selection.backend == "cuda", drivers, system, today, catalog)
+        driver = plan_driver(ground, settings, remarks)
+        _say_problem(drivers, remarks)
+    if drivers.reboot_wanted:
+        remarks.reboots.append("its packages ask for one")
+    return Provision(selection, present(drivers), driver, remarks)
+
+
+def _say_problem(drivers: Drivers, remarks: Remarks) -> None:
+    problem = drivers.nvidia.problem
+    if problem and not remarks.reboots:
+        remarks.warnings.append(f"nvidia-smi says {problem!r}: see `dmesg` there for NVIDIA's own reason (NVRM).")

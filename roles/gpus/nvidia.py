@@ -1,0 +1,170 @@
+"""What a host shows of NVIDIA's driver, and of what would have to accept a new one. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from roles.gpus.driver import Drivers, Flavour, Nvidia, NvidiaGpu
+
+FIELDS = (
+    "pci.bus_id",
+    "memory.total",
+    "memory.used",
+    "pstate",
+    "utilization.gpu",
+    "pcie.link.gen.current",
+    "pcie.link.gen.max",
+    "pcie.link.width.current",
+    "pcie.link.width.max",
+    "display_active",
+    "compute_cap",
+)
+"""In this order; the last is unknown to drivers before 510, and one unknown field makes nvidia-smi refuse them all."""
+
+PACKAGES = (
+    "cuda-drivers*",
+    "libcuda1",
+    "libnvidia-compute*",
+    "linux-modules-nvidia*",
+    "nvidia-compute*",
+    "nvidia-dkms*",
+    "nvidia-driver*",
+    "nvidia-headless*",
+    "nvidia-kernel*",
+    "nvidia-legacy*",
+    "nvidia-open*",
+    "nvidia-smi",
+    "nvidia-tesla*",
+    "nvidia-utils*",
+)
+"""How packages of the driver are called by Debian, Ubuntu and NVIDIA: patterns of dpkg-query."""
+
+SECONDS = 20
+"""How long nvidia-smi may take; with a GPU that it cannot reach it can hang."""
+
+# On Debian the module is nvidia-current.ko or nvidia-current-open.ko, and only modprobe's configuration says which it loads.
+LOOK = rf"""
+PATH=$PATH:/usr/sbin:/sbin
+export LC_ALL=C
+echo "kernel $(uname -r)"
+if [ -d "$root/sys/firmware/efi" ]; then
+    echo "efi $(od -An -tu1 -j4 -N1 "$root/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")"
+    mokutil --sb-state | sed 's/^/mokutil /'
+    for key in "$root/var/lib/dkms/mok.pub" "$root/var/lib/shim-signed/mok/MOK.der"; do
+        [ -r "$key" ] && echo "key $(mokutil --test-key "$key")"
+    done
+fi
+[ -e "$root/run/reboot-required" ] && echo reboot
+sed -n 's/^NVRM version: */running /p' "$root/proc/driver/nvidia/version"
+read -r version <"$root/sys/module/nvidia/version" && echo "loaded $version"
+module=$(modprobe --show-depends nvidia | sed -n 's/^install .*modprobe -i \([^ ]*\).*/\1/p')
+modinfo "${{module:-nvidia}}" | sed -n 's/^\(version\|license\): */\1 /p'
+dpkg-query -W -f 'package ${{db:Status-Status}} ${{Package}} ${{Version}}\n' {" ".join(f"'{name}'" for name in PACKAGES)}
+[ -d "$root/sys/module/nvidia" ] && command -v nvidia-smi >/dev/null || exit 0
+for gpu in "$root"/sys/bus/pci/drivers/nvidia/*:*; do
+    read -r status <"$gpu/power/runtime_status" && case $status in suspend*) exit 0 ;; esac
+done
+ask() {{ said=$(timeout --kill-after=5 {SECONDS} nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2>&1); }}
+ask {",".join(FIELDS)}
+case $? in 124 | 137) said="nvidia-smi did not answer within {SECONDS} s" ;; esac
+case $said in *"not a valid field"*) ask {",".join(FIELDS[:-1])} ;; esac
+printf '%s\n' "$said" | sed 's/^/smi /'
+"""
+
+
+def look(root: str = "") -> str:
+    """The command whose output `parse` reads. It starts nvidia-smi only where that wakes no GPU.
+
+    :param root: the folder that the host's folders are in; empty for the host's own
+    """
+    return f"exec 2>/dev/null\nroot={root}\n{LOOK}"
+
+
+def parse(lines: Sequence[str]) -> Drivers:
+    """Read the output of `look`; lines that it does not know are passed over."""
+    values: dict[str, str] = {}
+    packages: dict[str, str] = {}
+    enrolled = False
+    said: list[str] = []
+    mokutil: list[str] = []
+    for line in lines:
+        key, _, value = line.partition(" ")
+        if key == "package":
+            packages |= _package(value)
+        elif key == "key":
+            enrolled = enrolled or "already enrolled" in value
+        elif key == "mokutil":
+            mokutil.append(value)
+        elif key == "smi":
+            said.append(value.strip())
+        else:
+            values[key] = value.strip()
+    running, running_flavour = _running(values.get("running", ""))
+    gpus = {line: _gpu(line) for line in said if line}
+    return Drivers(
+        kernel=values.get("kernel", ""),
+        secure_boot=_secure_boot("\n".join(mokutil), values.get("efi")),
+        own_key_enrolled=enrolled,
+        reboot_wanted="reboot" in values,
+        nvidia=Nvidia(
+            loaded=running or values.get("loaded", ""),
+            loaded_flavour=running_flavour,
+            on_disk=values.get("version", ""),
+            on_disk_flavour=_flavour(values.get("license", "")),
+            packages=packages,
+            problem="; ".join(line for line, gpu in gpus.items() if not gpu),
+            gpus=dict(gpu for gpu in gpus.values() if gpu),
+        ),
+    )
+
+
+def _package(text: str) -> dict[str, str]:
+    words = text.split()
+    return {words[1]: words[2]} if len(words) == 3 and words[0] == "installed" else {}
+
+
+def _secure_boot(mokutil: str, variable: str | None) -> bool | None:
+    """What mokutil says, else the firmware's variable; shim can be told not to check what the firmware would have checked."""
+    if "disabled" in mokutil or "doesn't support" in mokutil:
+        return False
+    if "SecureBoot enabled" in mokutil:
+        return True
+    return {"1": True, "0": False}.get(variable or "")
+
+
+def _running(text: str) -> tuple[str, Flavour | None]:
+    """Version and flavour from the first line of /proc/driver/nvidia/version (nv-procfs.c of NVIDIA's open kernel modules)."""
+    found = re.search(r"(Open )?Kernel Module(?: for \S+)?\s+([0-9]+(?:\.[0-9]+)+)", text)
+    return (found[2], "open" if found[1] else "proprietary") if found else ("", None)
+
+
+def _flavour(license_: str) -> Flavour | None:
+    """The licence of the module file tells its flavour (nv.c of NVIDIA's open kernel modules)."""
+    return {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}.get(license_)  # type: ignore[return-value]
+
+
+def _gpu(line: str) -> tuple[str, NvidiaGpu] | None:
+    """Address and what is said of a GPU, from a line of `FIELDS`; None for any other line."""
+    address, *words = (word.strip() for word in line.split(","))
+    found = re.fullmatch(r"([0-9A-F]{8}):([0-9A-F]{2}:[0-9A-F]{2}\.[0-7])", address.upper())
+    if not found or len(words) not in (len(FIELDS) - 1, len(FIELDS) - 2):
+        return None
+    memory, used, performance, load, generation, max_generation, width, max_width, display, *capability = words
+    return f"{int(found[1], 16):04x}:{found[2].lower()}", NvidiaGpu(
+        memory_mib=_number(memory),
+        used_mib=_number(used),
+        performance=_number(performance.removeprefix("P")),
+        load_percent=_number(load),
+        width=_number(width),
+        max_width=_number(max_width),
+        generation=_number(generation),
+        max_generation=_number(max_generation),
+        display={"Enabled": True, "Disabled": False}.get(display),
+        compute_capability=next((text for text in capability if re.fullmatch(r"[0-9]+\.[0-9]", text)), None),
+    )
+
+
+def _number(text: str) -> int | None:
+    """None for ``[N/A]``, ``[Not Supported]``, ``ERR!`` and the like."""
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None

@@ -1,0 +1,87 @@
+"""What preflight prints, compared with files that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from roles.cluster.plan import Host, Plan
+from roles.preflight.report import report
+from tests.unit.cluster.examples import BLACKWELL, PASCAL, gpus, host, loaded, machine, plan_of
+from tests.unit.gpus.cases import text
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def lab() -> list[Host]:
+    """The reference lab: a hypervisor, its virtual machine that has not got its card yet, a laptop, and a head."""
+    virtbase = host("virtbase", ["hypervisors"], machine("192.0.2.10"), passthrough=["0e:00.0"])
+    laptop = host("laptop", ["workers"], machine("192.0.2.22", os_id="ubuntu", os_version="24.04", os_name="Ubuntu 24.04.3 LTS"))
+    (mobile,) = gpus(text("4080-mobile-x8"))
+    return [
+        replace(virtbase, gpus=gpus(text("1080ti-x4-slot-unknown"))),
+        host("gpu-1080ti", ["workers"], machine("192.0.2.21"), gpus=["GP102 [GeForce GTX 1080 Ti] [10de:1b06]"]),
+        replace(laptop, gpus=(replace(mobile, memory_mib=12282),), drivers=loaded("610.43.02", "open", reboot_wanted=True)),
+        host("rpc-main", ["heads"], machine("192.0.2.20")),
+    ]
+
+
+def mixed() -> list[Host]:
+    """Two cards in one box that no driver drives together, one that is off the bus, and one that Linux only sees in part."""
+    box = host("box", ["workers", "heads"], machine("192.0.2.11"))
+    dead = host("dead", ["workers"], machine("192.0.2.12"))
+    arc = host("arc", ["workers"], machine("192.0.2.13"))
+    return [
+        replace(box, gpus=gpus(PASCAL, BLACKWELL)),
+        replace(dead, gpus=gpus(text("rev-ff").replace("vfio-pci", "nvidia"))),
+        replace(arc, gpus=gpus(text("a770-alone"))),
+    ]
+
+
+def printed(plan: Plan, hosts: Sequence[Host], steps: Mapping[str, Sequence[str]], width: int = 80) -> str:
+    """What a pipe gets; the spaces at the ends of lines are left out."""
+    file = StringIO()
+    Console(file=file, width=width, highlight=False).print(report(plan, hosts, steps))
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def steps(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The same on all hosts."""
+    return {name: (f"build {there.release}", f"switch to {there.release}") for name, there in plan.hosts.items()}
+
+
+@pytest.mark.parametrize(("name", "hosts"), [("reference-lab", lab()), ("refused", mixed())])
+def test_it_is_printed_as_in_the_golden_file(name: str, hosts: list[Host]) -> None:
+    plan = plan_of(hosts)
+    assert printed(plan, hosts, steps(plan)) == (GOLDEN / f"{name}.txt").read_text()
+
+
+def test_without_a_plan_the_refusals_are_printed_all_the_same() -> None:
+    text = printed(Plan(refusals=("inventory: --limit is refused.",)), [], {})
+    assert "refused  inventory: --limit is refused." in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_nothing_is_cut_however_narrow_the_terminal_is(width: int) -> None:
+    hosts = lab()
+    plan = plan_of(hosts)
+    text = printed(plan, hosts, steps(plan), width)
+    assert all(len(line) <= width for line in text.splitlines())
+    said = "".join(text.split())
+    for words in (
+        hosts[0].gpus[0].name,
+        hosts[2].gpus[0].name,
+        *(there.release for there in plan.hosts.values()),
+        *plan.warnings,
+    ):
+        assert "".join(words.split()) in said
+
+
+def test_a_pipe_gets_plain_letters_without_colours_and_boxes() -> None:
+    hosts = mixed()
+    assert printed(plan_of(hosts), hosts, {}).isascii()

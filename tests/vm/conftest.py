@@ -1,0 +1,144 @@
+"""Machines of QEMU: a kernel of their own, PCI devices as the test wants them, and no way out but SSH from this computer.
+
+There need not be a KVM: emulated, a machine answers after a minute.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from roles.sandbox import seen
+from roles.sandbox.layout import lay_out
+from roles.sandbox.settings import Settings
+from tests.conftest import Ended, run
+
+CACHE = Path("/var/cache/gpuquilt-vm")
+RECIPE = Path(__file__).with_name("image.sh")
+SECONDS_TO_MAKE = 15 * 60
+SECONDS_TO_BOOT = 5 * 60
+COMMAND_LINE = "root=/dev/vda rw console=ttyS0 quiet mitigations=off"
+
+
+@pytest.fixture(scope="session")
+def image() -> Path:
+    """The folder that image.sh makes, from the cache if it has this recipe's; machines only read it."""
+    if os.geteuid() != 0:
+        pytest.fail("a disk with Debian on it is made by root alone: run the tests as root")
+    folder = CACHE / hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:12]
+    CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            layout = lay_out(Settings())
+            found = seen.parse(run("sh", "-c", seen.look(layout)).output.splitlines(), layout)
+            assert found.mirrors, "this computer's own package sources name no mirror of Debian"
+            partial = folder.with_suffix(".partial")
+            made = run("sh", str(RECIPE), str(partial), found.mirrors.main, *found.apt_options, timeout=SECONDS_TO_MAKE)
+            assert made.status == 0, made.text
+            partial.rename(folder)
+    return folder
+
+
+class Vm:
+    """A machine: its disk is the image, and what it writes is gone when it stops.
+
+    :param image: see the fixture of this name
+    :param folder: where to put its console and what SSH needs to know
+    :param devices: values of QEMU's option ``-device``
+    :param command_line: further arguments of the kernel
+    """
+
+    def __init__(self, image: Path, folder: Path, devices: Sequence[str] = (), command_line: str = "") -> None:
+        self.image = image
+        self.console = folder / "console"
+        self.known_hosts = folder / "known_hosts"
+        self.devices = devices
+        self.command_line = f"{COMMAND_LINE} {command_line}"
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Vm:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def key(self) -> str:
+        return str(self.image / "key")
+
+    def start(self) -> None:
+        """Boot it, and wait until it answers."""
+        self.port = free_port()
+        host_key = (self.image / "host_key.pub").read_text()
+        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {host_key}")
+        # What ends the tests, however hard, ends QEMU: the kernel sees to it.
+        self.process = subprocess.Popen(["setpriv", "--pdeathsig=KILL", *self._qemu()], stdin=subprocess.DEVNULL)
+        self.wait()
+
+    def stop(self) -> None:
+        """Switch it off as a power cut would."""
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def wait(self) -> None:
+        """Wait until SSH answers and the drivers have found their devices."""
+        end = time.monotonic() + SECONDS_TO_BOOT
+        while self.ssh("udevadm settle").status != 0:
+            assert self.process and self.process.poll() is None, "QEMU has ended"
+            assert time.monotonic() < end, f"no answer within {SECONDS_TO_BOOT} s; the console says: {self.console.read_text()}"
+            time.sleep(1)
+
+    def ssh(self, command: str, user: str = "root", timeout: float = 60) -> Ended:
+        """Run a shell command.
+
+        :param user: root or person
+        :param timeout: seconds
+        """
+        options = ["BatchMode=yes", "ConnectTimeout=10", f"UserKnownHostsFile={self.known_hosts}", "StrictHostKeyChecking=yes"]
+        words = [word for option in options for word in ("-o", option)]
+        return run(
+            "ssh", "-F", "none", *words, "-i", self.key, "-p", str(self.port), f"{user}@127.0.0.1", command, timeout=timeout
+        )
+
+    def out(self, command: str, user: str = "root") -> str:
+        """What a command prints; it must succeed."""
+        ended = self.ssh(command, user)
+        assert ended.status == 0, f"{command}: {ended.text}"
+        return ended.output
+
+    def _qemu(self) -> list[str]:
+        disk = f"file={self.image / 'disk'},format=raw,if=none,id=disk,snapshot=on"
+        network = f"user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22"
+        devices = [
+            "intel-iommu,intremap=on",
+            "virtio-blk-pci,drive=disk",
+            "virtio-net-pci,netdev=network,romfile=",
+            *self.devices,
+        ]
+        return [
+            *("qemu-system-x86_64", "-machine", "q35,kernel-irqchip=split", "-accel", "tcg,thread=multi", "-cpu", "max"),
+            *("-smp", "2", "-m", "1024", "-nodefaults", "-no-user-config", "-display", "none", "-serial", f"file:{self.console}"),
+            *("-kernel", str(self.image / "kernel"), "-initrd", str(self.image / "initrd"), "-append", self.command_line),
+            *("-drive", disk, "-netdev", network),
+            *(word for device in devices for word in ("-device", device)),
+        ]
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
