@@ -163,6 +163,18 @@ def test_ids_or_kinds_tell_the_upstream_port_of_a_card(
     assert (link.verdict, link.width, link.measured_at, link.port) == (Verdict.NARROW, 4, CARD.address, PORT.address)
 
 
+def test_what_every_card_of_intel_shows_inside_is_no_evidence() -> None:
+    """Also of one that the catalog does not know."""
+    assert judged(replace(card(), vendor_id="8086", link=LinkState(1, 1, 2.5, 2.5)), PORT).verdict is Verdict.UNKNOWN
+    assert judged(replace(card(), link=LinkState(1, 1, 2.5, 2.5)), PORT).verdict is Verdict.FULL
+
+
+@pytest.mark.parametrize("vendor", ["10de", "1a03"])
+def test_cards_of_other_vendors_have_no_bridges_of_their_own(vendor: str) -> None:
+    switch = replace(port(4, 8), vendor_id=vendor, port=Port.UPSTREAM)
+    assert judged(card(vendor_id=vendor), switch).measured_at == CARD.address
+
+
 def test_a_switch_above_a_card_of_nvidia_is_not_the_cards() -> None:
     """As in a Thunderbolt dock: the card's own link is that to the dock."""
     switch = replace(PORT, address="0000:00:01.0", port=Port.DOWNSTREAM, parent="0000:00:00.0")
