@@ -26,7 +26,10 @@ INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --quiet 
 # Command=package of Debian: what the tests run on this computer.
 TOOLS := git=git curl=curl zstd=zstd nft=nftables ip=iproute2 ssh-keygen=openssh-client systemd-analyze=systemd pgrep=procps
 
-.PHONY: help setup sandbox sandbox-down test test-unit test-long lint docs clean root tools
+# What tests/vm runs beside those.
+VM_TOOLS := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs setpriv=util-linux
+
+.PHONY: help setup sandbox sandbox-down test test-unit test-long lint docs clean root tools vm-tools
 
 help:
 	@echo "make setup         the virtual environment $(VENV) with all packages"
@@ -63,7 +66,8 @@ python3-venv:
 	@apt-get update --quiet --quiet
 	@$(INSTALL) python3-venv
 
-tools:
+vm-tools: TOOLS += $(VM_TOOLS)
+tools vm-tools:
 	@missing=; for tool in $(TOOLS); do \
 		command -v "$${tool%=*}" >/dev/null || missing="$$missing $${tool#*=}"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
@@ -87,7 +91,9 @@ sandbox: root $(READY)
 sandbox-down: root $(READY)
 	@$(RUN)/pyinfra -y @local deploys/sandbox_down.py $(SANDBOX_DATA)
 
-test: root lint test-unit
+test: root lint test-unit vm-tools
+	@echo "==> Tests on a real kernel"
+	@$(RUN)/pytest tests/vm
 	@echo "==> Tests on real machines"
 	@$(RUN)/pytest tests/sandbox -m "not long"
 

@@ -50,7 +50,7 @@ def write_program(path: Path, script: str) -> None:
 
 def test_help_names_every_target() -> None:
     defined = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-    assert set(TARGETS) == defined - {"help", "root", "python3-venv", "tools"}
+    assert set(TARGETS) == defined - {"help", "root", "python3-venv", "vm-tools"}
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -89,14 +89,14 @@ def test_a_folder_among_the_other_settings_is_refused(tmp_path: Path) -> None:
     assert "named by SANDBOX_STATE=/a/folder" in ended.errors
 
 
-def bare_computer(folder: Path, user: int) -> Ended:
-    """`make tools` where no program of Debian's further packages is there, and apt-get only says what it was told."""
+def bare_computer(folder: Path, user: int, target: str = "tools") -> Ended:
+    """`make tools`, or another target of its kind, where no program of Debian's further packages is there, and apt-get only says what it was told."""
     (folder / "Makefile").write_text(MAKEFILE.replace(":/usr/sbin:/sbin", ""))
     programs = folder / "bin"
     write_program(programs / "id", f"echo {user}")
     write_program(programs / "apt-get", 'echo "apt-get $*"')
     (programs / "make").symlink_to(shutil.which("make") or "")
-    return run("make", "tools", cwd=folder, PATH=str(programs), MAKEFLAGS="")
+    return run("make", target, cwd=folder, PATH=str(programs), MAKEFLAGS="")
 
 
 PACKAGES = "git curl zstd nftables iproute2 openssh-client systemd procps"
@@ -109,6 +109,12 @@ def test_what_the_tests_run_is_installed_first(tmp_path: Path) -> None:
     assert update.startswith("apt-get update")
     assert install.startswith("apt-get install --yes")
     assert install.endswith(PACKAGES)
+
+
+def test_what_a_real_kernel_needs_is_installed_for_its_tests_alone(tmp_path: Path) -> None:
+    ended = bare_computer(tmp_path, user=0, target="vm-tools")
+    assert ended.status == 0, ended.text
+    assert ended.output.splitlines()[-1].endswith(f"{PACKAGES} qemu-system-x86 mmdebstrap e2fsprogs util-linux")
 
 
 def test_who_cannot_install_it_is_told_what_is_missing(tmp_path: Path) -> None:

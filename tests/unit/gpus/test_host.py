@@ -94,7 +94,7 @@ def test_a_guest_whose_driver_does_not_answer_has_to_ask_the_hypervisor() -> Non
 @pytest.mark.parametrize(("state", "verdict"), [({"asleep": True}, "unknown"), ({"dead": True}, "unreachable")])
 def test_what_sleeps_or_is_dead_stays_so_whatever_the_driver_remembers(state: dict[str, bool], verdict: str) -> None:
     link = only(replace(GUEST, **state), said=FOUR_LANES).link  # type: ignore[arg-type]
-    assert link and link.verdict == verdict
+    assert link and link.verdict == verdict and link.measured_at != "nvidia-smi"
 
 
 def test_a_gpu_that_the_catalog_does_not_know_says_its_own_capability() -> None:
