@@ -83,7 +83,7 @@ def select(seen: Sequence[Gpu], settings: Settings, works: bool, system: str, ca
         )
     elif works and settings.backend == "auto" and not gpus:
         _refuse_unable(unable, remarks)
-    return Selection(backend, gpus, tuple(left_out))
+    return Selection(backend, gpus, tuple(sorted(left_out, key=lambda out: out.gpu.address or "")))
 
 
 def _divide(seen: Sequence[Gpu], settings: Settings, remarks: Remarks) -> tuple[list[Gpu], list[LeftOut]]:

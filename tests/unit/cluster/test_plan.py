@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.cluster.options import HEAD_TARGETS, WORKER_TARGETS, Profile
-from roles.cluster.plan import host_problems
+from roles.cluster.plan import as_data, host_problems
 from tests.unit.cluster.examples import NEWER, OLDER, cluster, good_plan, head, host, machine, plan_of, worker
 
 
@@ -236,6 +236,35 @@ def test_two_heads_with_workers_of_their_own() -> None:
 def test_two_heads_that_both_want_all_workers_are_refused() -> None:
     refusals = plan_of([worker(), head("a", "192.0.2.8"), head("b", "192.0.2.9")]).refusals
     assert [refusal.partition(":")[0] for refusal in refusals] == ["b"]
+
+
+def test_a_hypervisor_runs_nothing_of_ours_and_needs_nothing_for_it() -> None:
+    old = machine("203.0.113.9", cpu_level="v1", account="/home/llama")
+    plan = plan_of([*cluster(), host("box", ["hypervisors"], old, commit=OLDER)])
+    assert plan.refusals == ()
+    assert list(plan.hosts) == ["w1", "w2", "head"]
+    assert list(plan.machines) == ["w1", "w2", "head", "box"]
+    assert plan_of([*cluster(), host("box", ["hypervisors", "workers"], old)]).refusals != ()
+
+
+def test_a_hypervisor_has_to_let_us_in_all_the_same() -> None:
+    (refusal,) = plan_of([*cluster(), host("box", ["hypervisors"], machine(root=False))]).refusals
+    assert refusal.startswith("box: we are not root there")
+
+
+def test_the_plan_as_data_has_every_key() -> None:
+    data = as_data(good_plan())
+    assert data["hosts"]["w1"]["clients"] == ["192.0.2.10"]
+    assert data["hosts"]["w1"]["compute"]["toolkit"] is None
+    assert data["machines"]["w1"] == {
+        "gpus": [],
+        "left_out": [],
+        "driver_now": None,
+        "driver": None,
+        "steps": [],
+        "reboot": "",
+        "choices": [],
+    }
 
 
 def test_root_needs_no_sudo() -> None:

@@ -1,0 +1,95 @@
+"""Whatever GPUs, drivers and settings come together, the plan can be carried out, or it says why not."""
+
+import json
+from datetime import date
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roles.cluster.driver import numbers
+from roles.cluster.plan import Plan, as_data, make_plan
+from roles.gpus.catalog import OpenModule, load
+from roles.gpus.driver import Drivers, Nvidia
+from tests.unit.cluster.examples import ADA, ARC, BLACKWELL, INTEGRATED, KEPLER, NAVI, PASCAL, TODAY, TURING, gpu_worker, head
+
+CATALOG = load()
+CARDS = st.lists(st.sampled_from([PASCAL, TURING, ADA, BLACKWELL, KEPLER, ARC, NAVI, INTEGRATED]), max_size=3, unique=True)
+VERSIONS = st.sampled_from(["", "470.256.02", "535.261.03", "580.95.05", "595.71.05", "610.43.02", "620.10", "strange"])
+FLAVOURS = st.sampled_from([None, "open", "proprietary"])
+DRIVERS = st.builds(
+    Drivers,
+    secure_boot=st.sampled_from([None, False, True]),
+    own_key_enrolled=st.booleans(),
+    reboot_wanted=st.booleans(),
+    nvidia=st.builds(Nvidia, VERSIONS, FLAVOURS, VERSIONS, FLAVOURS, problem=st.sampled_from(["", "No devices were found"])),
+)
+CHOICES = st.fixed_dictionaries(
+    {},
+    optional={
+        "driver": st.sampled_from(["auto", "unmanaged", 550, 580, 595, 620]),
+        "driver_source": st.sampled_from(["auto", "distribution", "nvidia"]),
+        "driver_flavour": st.sampled_from(["auto", "open", "proprietary"]),
+        "backend": st.sampled_from(["auto", "cpu", "cuda", "vulkan", "sycl", "hip"]),
+        "cuda_toolkit": st.sampled_from(["12.4", "12.9", "13.0", "99.0"]),
+        "cuda_shared_toolkit": st.booleans(),
+        "cuda_architectures": st.sampled_from([["61-real"], ["120a-real", "61"], ["75-virtual"]]),
+        "cuda_graphs": st.booleans(),
+        "gpus": st.sampled_from([["GP102"], ["10de:2d04"]]),
+        "passthrough": st.sampled_from([["01:00.0"], ["05:00.0", "0e:00.0"]]),
+    },
+)
+SYSTEMS = st.sampled_from([*CATALOG.distributions, "ubuntu25.10"])
+WORKERS = st.lists(st.tuples(CARDS, SYSTEMS, DRIVERS, CHOICES), min_size=1, max_size=3)
+
+
+def planned(rows: list[Any], today: date = TODAY) -> Plan:
+    workers = [
+        gpu_worker(*cards, name=f"w{number}", address=f"192.0.2.{number + 11}", system=system, drivers=drivers, **choices)
+        for number, (cards, system, drivers, choices) in enumerate(rows)
+    ]
+    return make_plan([*workers, head()], today, CATALOG)
+
+
+@settings(max_examples=300)
+@given(WORKERS, st.dates(date(2026, 1, 1), date(2031, 1, 1)))
+def test_what_is_planned_can_be_carried_out(rows: list[Any], today: date) -> None:
+    plan = planned(rows, today)
+    assert list(plan.machines) == [*(f"w{number}" for number in range(len(rows))), "head"]
+    refused = {refusal.partition(": ")[0] for refusal in plan.refusals}
+    assert set(plan.hosts) == set(plan.machines) - refused
+    for name, host in plan.hosts.items():
+        machine, compute = plan.machines[name], host.compute
+        assert (compute.backend == "cpu") == (not machine.gpus)
+        nvidia = [gpu for gpu in machine.gpus if gpu.vendor == "nvidia"]
+        assert (machine.driver is not None) == bool(nvidia)
+        for gpu in nvidia:
+            assert machine.driver is not None
+            generation = CATALOG.generations[gpu.generation or ""]
+            assert generation.last_branch is None or machine.driver.branch <= generation.last_branch
+            needs_open, has_none = OpenModule.REQUIRED, OpenModule.IMPOSSIBLE
+            assert (generation.open_module, machine.driver.flavour) not in {(needs_open, "proprietary"), (has_none, "open")}
+        if compute.toolkit is not None and machine.driver is not None:
+            toolkit = CATALOG.toolkits[compute.toolkit]
+            assert {gpu.compute_capability for gpu in machine.gpus} <= set(toolkit.capabilities)
+            assert not machine.driver.version or numbers(toolkit.driver) <= numbers(machine.driver.version)
+
+
+@given(WORKERS)
+def test_every_sentence_ends_and_none_says_none(rows: list[Any]) -> None:
+    plan = planned(rows)
+    for sentence in (*plan.refusals, *plan.warnings):
+        assert sentence.endswith(".")
+        assert "None" not in sentence
+        assert "\n" not in sentence
+    for machine in plan.machines.values():
+        assert "None" not in " ".join((*machine.steps, *machine.choices, machine.reboot))
+
+
+@given(WORKERS)
+def test_a_plan_is_data_that_json_can_hold(rows: list[Any]) -> None:
+    plan = planned(rows)
+    data = as_data(plan)
+    assert json.loads(json.dumps(data)) == data
+    assert list(data) == ["commit", "hosts", "machines", "warnings", "refusals"]
+    assert data["hosts"]["head"]["address"] == "192.0.2.10"
