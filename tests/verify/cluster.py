@@ -17,7 +17,9 @@ from roles.cluster import plan as planning
 from roles.cluster.plan import HostPlan, make_plan
 from roles.cluster.settings import Settings
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+from roles.gpus import lspci, nvidia, sysfs
 from roles.gpus.catalog import load
+from roles.gpus.host import see
 from roles.llama_server.settings import Settings as LlamaServerSettings
 from roles.model.settings import Settings as ModelSettings
 from roles.rpc_server.settings import Settings as RpcServerSettings
@@ -166,22 +168,30 @@ def look(source: str, overrides: Sequence[str], connections: Connections) -> Clu
     settings, problems = read_settings(MODELS, hosts, foreign=frozenset(key for host in hosts for key in host.data))
     _refuse(problems)
     opened = {host.name: connections.open(host) for host in hosts}
-    seen = []
-    for host in hosts:
-        answer = _ask(host.name, opened[host.name], machine.COMMAND)
-        seen.append(
-            planning.Host(
-                name=host.name,
-                groups=host.groups,
-                settings=settings[host.name][Settings],
-                machine=machine.parse(answer.splitlines()),
-                wants_sudo=bool(host.data.get("_sudo")),
-            )
-        )
+    seen = [_seen(host, settings[host.name][Settings], opened[host.name]) for host in hosts]
     plan = make_plan(seen, date.today(), load())
     _refuse(plan.refusals)
     subjects = [Subject(there, settings[name], opened[name]) for name, there in plan.hosts.items()]
     return Cluster(plan.commit, subjects, [service for subject in subjects for service in _services(subject)])
+
+
+def _seen(host: HostData, settings: Settings, connection: Host) -> planning.Host:
+    """What the plan is made from; reading it is a part of the plan, and not under test here."""
+
+    def ask(command: str) -> list[str]:
+        return _ask(host.name, connection, command).splitlines()
+
+    drivers = nvidia.parse(ask(nvidia.look()))
+    gpus = see(sysfs.parse(ask(sysfs.look())), lspci.parse("\n".join(ask(sysfs.ask_lspci()))), drivers, load())
+    return planning.Host(
+        name=host.name,
+        groups=host.groups,
+        settings=settings,
+        machine=machine.parse(ask(machine.COMMAND)),
+        wants_sudo=bool(host.data.get("_sudo")),
+        gpus=tuple(gpus),
+        drivers=drivers,
+    )
 
 
 def _services(subject: Subject) -> list[Service]:
