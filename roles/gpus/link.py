@@ -131,13 +131,21 @@ def _is_behind_bridges(gpu: Device) -> bool:
 def _port_above(end: Device, devices: Mapping[str, Device]) -> Device | None:
     """The port at the other end of a link, where its own end of it is seen."""
     port = next(iter(above(end, devices)), None)
-    if port is None or port.link is None or port.port not in (None, Port.ROOT, Port.DOWNSTREAM):
+    if port is None or port.link is None or not _is_port(port):
         return None
     # That of a virtual machine may claim less than what runs through it: then it says nothing.
     link = end.link or LinkState()
     too_narrow = port.link.max_width and link.width and port.link.max_width < link.width
     too_slow = port.link.max_speed_gts and link.speed_gts and port.link.max_speed_gts < link.speed_gts
     return None if too_narrow or too_slow else port
+
+
+def _is_port(bridge: Device) -> bool:
+    """Whether there is a link below a bridge, and not conventional PCI."""
+    if bridge.port is None:
+        # The kernel's driver takes ports alone (drivers/pci/pcie/portdrv.c), so that no root is needed to tell.
+        return bridge.driver == "pcieport"
+    return bridge.port in (Port.ROOT, Port.DOWNSTREAM)
 
 
 @dataclass(frozen=True)
@@ -192,7 +200,8 @@ def _verdict(ends: _Ends, width: int | None, possible: int | None) -> tuple[Verd
     """:return: with a reason, and the bandwidth that is lost in GB/s"""
     link = ends.link
     if not width or not possible:
-        return Verdict.UNKNOWN, f"not all is shown of the lanes of {ends.end.address}: {width} in use, {possible} possible", 0
+        numbers = f"{_number(width)} in use, {_number(possible)} possible"
+        return Verdict.UNKNOWN, f"not all is shown of the lanes of {ends.end.address}: {numbers}", 0
     lanes = f"{width} of {possible} lanes at {ends.end.address}"
     speeds = f"{_number(link.speed_gts)} of {_number(ends.speed)} GT/s"
     if ends.slowed and ends.loaded:
