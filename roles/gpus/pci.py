@@ -104,17 +104,18 @@ def slot(address: str) -> str:
 def with_parents(devices: Iterable[Device]) -> list[Device]:
     """The devices, each with the bridge above it, as the buses of the bridges tell; a parent that is known stays."""
     found = list(devices)
-    bridges = [device for device in found if device.buses and not device.dead]
-    return [device if device.parent else replace(device, parent=_parent(device, bridges)) for device in found]
+    spans = [(*_bus(bridge), *bridge.buses, bridge.address) for bridge in found if bridge.buses and not bridge.dead]
+    return [device if device.parent else replace(device, parent=_parent(device, spans)) for device in found]
 
 
-def _parent(device: Device, bridges: Iterable[Device]) -> str | None:
+def _parent(device: Device, spans: Iterable[tuple[str, int, int, int, str]]) -> str | None:
+    """:param spans: of each bridge its domain, its bus, its secondary and its subordinate bus, and its address"""
     domain, bus = _bus(device)
     # A bridge is on a bus before its secondary one, so that nothing comes to be above itself.
     holding = [
-        (bridge.buses[0], bridge.address)
-        for bridge in bridges
-        if bridge.buses and _bus(bridge)[0] == domain and _bus(bridge)[1] < bridge.buses[0] <= bus <= bridge.buses[1]
+        (secondary, address)
+        for there, own, secondary, subordinate, address in spans
+        if there == domain and own < secondary <= bus <= subordinate
     ]
     return max(holding)[1] if holding else None
 

@@ -105,9 +105,21 @@ def test_a_port_of_which_no_link_is_seen_says_nothing() -> None:
     assert judged(card(width=4), replace(PORT, link=None)).port is None
 
 
-def test_a_bridge_to_conventional_pci_is_not_the_other_end_of_a_link() -> None:
-    device = replace(card(), link=None)
-    assert judged(device, replace(PORT, port=Port.BRIDGE)).verdict is Verdict.UNKNOWN
+@pytest.mark.parametrize(
+    ("kind", "driver", "verdict"),
+    [
+        (Port.ROOT, None, Verdict.SLOT),
+        (Port.DOWNSTREAM, None, Verdict.SLOT),
+        (Port.BRIDGE, None, Verdict.UNKNOWN),
+        (Port.UPSTREAM, "pcieport", Verdict.UNKNOWN),
+        (None, "pcieport", Verdict.SLOT),
+        (None, None, Verdict.UNKNOWN),
+    ],
+)
+def test_a_bridge_to_conventional_pci_is_not_the_other_end_of_a_link(
+    kind: Port | None, driver: str | None, verdict: Verdict
+) -> None:
+    assert judged(replace(card(), link=None), replace(PORT, port=kind, driver=driver)).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -131,7 +143,7 @@ def test_a_card_without_a_link_is_judged_by_the_port(link: LinkState, verdict: V
         (card(asleep=True), "asleep"),
         (replace(card(), link=None, denied=True), "only root"),
         (replace(card(), link=None), "in a guest ask the hypervisor"),
-        (card(width=None), "None in use, 16 possible"),
+        (card(width=None), "? in use, 16 possible"),
         (card(speed=None), "speed is not shown"),
     ],
 )
@@ -161,6 +173,18 @@ def test_ids_or_kinds_tell_the_upstream_port_of_a_card(
     outside = replace(card(width=4), vendor_id=vendor, device_id=upstream, port=kinds[0])
     link = judged(gpu, inside, outside, PORT, bridged=True)
     assert (link.verdict, link.width, link.measured_at, link.port) == (Verdict.NARROW, 4, CARD.address, PORT.address)
+
+
+def test_what_every_card_of_intel_shows_inside_is_no_evidence() -> None:
+    """Also of one that the catalog does not know."""
+    assert judged(replace(card(), vendor_id="8086", link=LinkState(1, 1, 2.5, 2.5)), PORT).verdict is Verdict.UNKNOWN
+    assert judged(replace(card(), link=LinkState(1, 1, 2.5, 2.5)), PORT).verdict is Verdict.FULL
+
+
+@pytest.mark.parametrize("vendor", ["10de", "1a03"])
+def test_cards_of_other_vendors_have_no_bridges_of_their_own(vendor: str) -> None:
+    switch = replace(port(4, 8), vendor_id=vendor, port=Port.UPSTREAM)
+    assert judged(card(vendor_id=vendor), switch).measured_at == CARD.address
 
 
 def test_a_switch_above_a_card_of_nvidia_is_not_the_cards() -> None:

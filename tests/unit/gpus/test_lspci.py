@@ -62,8 +62,9 @@ def test_every_text_has_an_expectation() -> None:
         lambda printed: (
             "0b:00.0 Non-Volatile memory controller [0108]: Samsung Electronics Co Ltd NVMe SSD [144d:a80a]\n" + printed
         ),
+        lambda printed: printed.replace("\n", "\n[   12.5] NVRM: GPU at 0000:02:00.0 has fallen off the bus.\n"),
     ],
-    ids=["indented", "quoted", "spaces", "crlf", "in a terminal", "after another device"],
+    ids=["indented", "quoted", "spaces", "crlf", "in a terminal", "after another device", "between lines of the kernel"],
 )
 def test_how_it_was_pasted_makes_no_difference(name: str, changed: Any) -> None:
     # A text that ends within a line is completed by whatever is put after it: that one has no other form.

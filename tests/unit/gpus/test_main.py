@@ -41,6 +41,11 @@ def test_standard_input() -> None:
     assert [(gpu["file"], gpu["chip"]) for gpu in json.loads(done.stdout)] == [("-", "GP102")]
 
 
+def test_a_byte_order_mark_is_passed_over() -> None:
+    done = gpus("-", stdin=b"\xef\xbb\xbf01:00.0 VGA compatible controller: NVIDIA Corporation GP102 [GeForce GTX 1080 Ti]\r\n")
+    assert [gpu["chip"] for gpu in json.loads(done.stdout)] == ["GP102"]
+
+
 @pytest.mark.parametrize("stdin", [NONE.read_bytes(), b"", b"\xef\xbb\xbfno lspci at all\n"])
 def test_no_gpu_is_an_answer(stdin: bytes) -> None:
     done = gpus("-", stdin=stdin)
