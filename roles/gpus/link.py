@@ -181,11 +181,6 @@ class _Ends:
         return self.load is not None and self.load >= UNDER_LOAD
 
 
-def _is_port(bridge: Device) -> bool:
-    """It is no bridge to conventional PCI. sysfs does not say so; but only ports have the driver of ports."""
-    return bridge.port in (Port.ROOT, Port.DOWNSTREAM) if bridge.port else bridge.driver == "pcieport"
-
-
 def _link(ends: _Ends) -> Link:
     verdict, reason, lost = _verdict(ends, ends.link.width, ends.width)
     return Link(
