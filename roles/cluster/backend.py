@@ -43,7 +43,7 @@ class Selection:
 
 def title(gpu: Gpu) -> str:
     """A GPU in a sentence: its address and its name, as far as they are known."""
-    name = gpu.name or f"{gpu.vendor} GPU"
+    name = gpu.name or f"{gpu.generation or gpu.vendor} GPU"
     if gpu.chip is None and gpu.device_id and gpu.device_id not in name:
         name += f" [{gpu.device_id}]"
     return f"{gpu.address} {name}" if gpu.address else name
@@ -75,14 +75,10 @@ def select(seen: Sequence[Gpu], settings: Settings, works: bool, system: str, ca
         remarks.choices.append(compromise)
     gpus = _computing(able, backend, settings, catalog)
     left_out += [LeftOut(gpu, _why_not(gpu, backend, works)) for gpu in able if gpu not in gpus]
-    if backend != "cpu" and not gpus and not dead:
-        has = titles(able) or "no GPU of its own"
-        remarks.refusals.append(
-            f"backend = {backend!r} has nothing to compute with here (it has {has}): correct `backend`, or leave it out and let"
-            " the GPUs decide."
-        )
+    if backend != CPU and not gpus and not dead:
+        remarks.refusals.append(_nothing_for(backend, able))
     elif works and settings.backend == "auto" and not gpus:
-        _refuse_unable(unable, remarks)
+        remarks.refusals += _nothing_but(unable)
     return Selection(backend, gpus, tuple(sorted(left_out, key=lambda out: out.gpu.address or "")))
 
 
@@ -188,12 +184,21 @@ def _unsupported(gpu: Gpu, catalog: Catalog) -> str:
     return f"{age}: no CUDA toolkit of the catalog compiles for {gpu.generation} (compute capability {capability})"
 
 
-def _refuse_unable(unable: Iterable[LeftOut], remarks: Remarks) -> None:
-    for out in unable:
-        if out.gpu.vendor == "nvidia" and out.gpu.generation:
-            remarks.refusals.append(
-                f'{title(out.gpu)} is {out.reason}: set `backend = "cpu"` to let the processors compute, or take the card out.'
-            )
+def _nothing_for(backend: Backend, able: Sequence[Gpu]) -> str:
+    has = titles(able) or "no GPU of its own"
+    return (
+        f"backend = {backend!r} has nothing to compute with here (it has {has}): correct `backend`, or leave it out and let the"
+        " GPUs decide."
+    )
+
+
+def _nothing_but(unable: Iterable[LeftOut]) -> list[str]:
+    """A GPU that was put there to compute must not end up as a worker that computes with its processors, unsaid."""
+    return [
+        f'{title(out.gpu)} is {out.reason}: set `backend = "cpu"` to let the processors compute, or take the card out.'
+        for out in unable
+        if out.gpu.vendor == "nvidia" and out.gpu.generation
+    ]
 
 
 def can(gpu: Gpu, backend: Backend, catalog: Catalog) -> bool:

@@ -168,30 +168,26 @@ def look(source: str, overrides: Sequence[str], connections: Connections) -> Clu
     settings, problems = read_settings(MODELS, hosts, foreign=frozenset(key for host in hosts for key in host.data))
     _refuse(problems)
     opened = {host.name: connections.open(host) for host in hosts}
-    seen = [_seen(host, settings[host.name][Settings], opened[host.name]) for host in hosts]
+    seen = []
+    for host in hosts:
+        commands = (machine.COMMAND, sysfs.look(), sysfs.ask_lspci(), nvidia.look())
+        there, pci, said, drivers = (_ask(host.name, opened[host.name], command) for command in commands)
+        driven = nvidia.parse(drivers.splitlines())
+        seen.append(
+            planning.Host(
+                name=host.name,
+                groups=host.groups,
+                settings=settings[host.name][Settings],
+                machine=machine.parse(there.splitlines()),
+                wants_sudo=bool(host.data.get("_sudo")),
+                gpus=tuple(see(sysfs.parse(pci.splitlines()), lspci.parse(said), driven, load())),
+                drivers=driven,
+            )
+        )
     plan = make_plan(seen, date.today(), load())
     _refuse(plan.refusals)
     subjects = [Subject(there, settings[name], opened[name]) for name, there in plan.hosts.items()]
     return Cluster(plan.commit, subjects, [service for subject in subjects for service in _services(subject)])
-
-
-def _seen(host: HostData, settings: Settings, connection: Host) -> planning.Host:
-    """What the plan is made from; reading it is a part of the plan, and not under test here."""
-
-    def ask(command: str) -> list[str]:
-        return _ask(host.name, connection, command).splitlines()
-
-    drivers = nvidia.parse(ask(nvidia.look()))
-    gpus = see(sysfs.parse(ask(sysfs.look())), lspci.parse("\n".join(ask(sysfs.ask_lspci()))), drivers, load())
-    return planning.Host(
-        name=host.name,
-        groups=host.groups,
-        settings=settings,
-        machine=machine.parse(ask(machine.COMMAND)),
-        wants_sudo=bool(host.data.get("_sudo")),
-        gpus=tuple(gpus),
-        drivers=drivers,
-    )
 
 
 def _services(subject: Subject) -> list[Service]:

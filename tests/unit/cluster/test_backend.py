@@ -260,7 +260,7 @@ def test_an_unreachable_card_of_a_virtual_machine_stops_nobody_else() -> None:
 
 
 def test_a_gpu_has_a_name_whatever_is_known_of_it() -> None:
-    assert title(declared("10de:1b06", load())) == "10de:1b06"
+    assert title(declared("10de:1b06", load())) == "pascal GPU [10de:1b06]"
     assert title(declared("GP102", load())) == "GP102"
-    assert title(Gpu("0000:01:00.0", "nvidia", "", "10de:1b06", None, "pascal")) == "0000:01:00.0 nvidia GPU [10de:1b06]"
+    assert title(Gpu("0000:01:00.0", "nvidia", "", "10de:1b06", None, "pascal")) == "0000:01:00.0 pascal GPU [10de:1b06]"
     assert title(gpus(BLACKWELL)[0]) == "0000:05:00.0 NVIDIA Corporation GB206 [GeForce RTX 5060 Ti]"
