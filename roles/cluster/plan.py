@@ -105,6 +105,7 @@ class Plan:
 
     With refusals nothing may be done by it: it holds what could be decided all the same, so that it can be shown.
 
+    :param commit: empty where the hosts do not agree on one
     :param hosts: workers and heads; with refusals, those that could be planned
     :param machines: all hosts
     """
@@ -134,7 +135,8 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog) -> Plan:
     planned = [] if refusals else [host for host in serving if host.name in compute]
     profiles = {host.name: _profile(host, compute[host.name], provisions[host.name]) for host in planned}
     builders = _builders(planned, profiles)
-    commit = serving[0].settings.commit if planned else ""
+    commits = {host.settings.commit for host in serving}
+    commit = commits.pop() if len(commits) == 1 else ""
     return Plan(
         commit=commit,
         hosts={
