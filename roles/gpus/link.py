@@ -140,6 +140,14 @@ def _port_above(end: Device, devices: Mapping[str, Device]) -> Device | None:
     return None if too_narrow or too_slow else port
 
 
+def _is_port(bridge: Device) -> bool:
+    """Whether there is a link below a bridge, and not conventional PCI."""
+    if bridge.port is None:
+        # The kernel's driver takes ports alone (drivers/pci/pcie/portdrv.c), so that no root is needed to tell.
+        return bridge.driver == "pcieport"
+    return bridge.port in (Port.ROOT, Port.DOWNSTREAM)
+
+
 @dataclass(frozen=True)
 class _Ends:
     """A link: one end as it was measured, and the port at the other end where that was seen."""
@@ -173,11 +181,6 @@ class _Ends:
         return self.load is not None and self.load >= UNDER_LOAD
 
 
-def _is_port(bridge: Device) -> bool:
-    """It is no bridge to conventional PCI. sysfs does not say so; but only ports have the driver of ports."""
-    return bridge.port in (Port.ROOT, Port.DOWNSTREAM) if bridge.port else bridge.driver == "pcieport"
-
-
 def _link(ends: _Ends) -> Link:
     verdict, reason, lost = _verdict(ends, ends.link.width, ends.width)
     return Link(
@@ -197,7 +200,8 @@ def _verdict(ends: _Ends, width: int | None, possible: int | None) -> tuple[Verd
     """:return: with a reason, and the bandwidth that is lost in GB/s"""
     link = ends.link
     if not width or not possible:
-        return Verdict.UNKNOWN, f"not all is shown of the lanes of {ends.end.address}: {width} in use, {possible} possible", 0
+        numbers = f"{_number(width)} in use, {_number(possible)} possible"
+        return Verdict.UNKNOWN, f"not all is shown of the lanes of {ends.end.address}: {numbers}", 0
     lanes = f"{width} of {possible} lanes at {ends.end.address}"
     speeds = f"{_number(link.speed_gts)} of {_number(ends.speed)} GT/s"
     if ends.slowed and ends.loaded:

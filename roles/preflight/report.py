@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roles.cluster.backend import title
-from roles.cluster.driver import SOURCES, Driver
+from roles.cluster.driver import SOURCES
 from roles.cluster.plan import GROUPS, Host, Plan
 from roles.cluster.provision import MachinePlan
 from roles.cluster.toolkit import ComputePlan
@@ -73,10 +73,11 @@ def host_rows(plan: Plan, host: Host, steps: Sequence[str]) -> Iterator[Row]:
 def cluster_rows(plan: Plan) -> Iterator[Row]:
     """What is said of all hosts together; what is refused comes last."""
     yield Row("commit", plan.commit or REFUSED)
-    names = {f"{there.address}:{there.rpc_port}": name for name, there in plan.hosts.items() if there.worker}
+    # A worker of which something is refused is no host of the plan.
+    names = {f"{there.address}:{there.rpc_port}": f" ({name})" for name, there in plan.hosts.items() if there.worker}
     for name, there in plan.hosts.items():
         if there.head:
-            used = ", ".join(f"{endpoint} ({names[endpoint]})" for endpoint in there.endpoints)
+            used = ", ".join(endpoint + names.get(endpoint, "") for endpoint in there.endpoints)
             yield Row("head", f"{name}, on {there.address}:{there.http_port}, uses {used}")
     yield from _rows("warning", plan.warnings, "yellow")
     yield from _rows("refused", plan.refusals or ["nothing"], "red" if plan.refusals else "")
@@ -102,14 +103,15 @@ def _driver_rows(machine: MachinePlan) -> Iterator[Row]:
     """NVIDIA's driver, now and wanted; of others what the kernel has, which is all that they need."""
     if machine.driver or machine.driver_now:
         yield Row("driver", str(machine.driver_now or "none"))
-        yield Row("wanted", _wanted(machine.driver))
+        yield Row("wanted", _wanted(machine))
     elif machine.gpus:
         yield from _rows("driver", dict.fromkeys(gpu.driver or "none" for gpu in machine.gpus))
 
 
-def _wanted(driver: Driver | None) -> str:
+def _wanted(machine: MachinePlan) -> str:
+    driver = machine.driver
     if driver is None:
-        return "none is planned"
+        return REFUSED if any(gpu.vendor == "nvidia" for gpu in machine.gpus) else "none is needed: what is there stays"
     if driver.source == "loaded":
         return "the same"
     if driver.source == "unmanaged":

@@ -90,7 +90,7 @@ def test_a_folder_among_the_other_settings_is_refused(tmp_path: Path) -> None:
 
 
 def bare_computer(folder: Path, user: int, target: str = "tools") -> Ended:
-    """`make tools`, or a target of its kind, where Debian's further programs are missing, and apt-get says what it was told."""
+    """`make tools` or vm-tools where no program of Debian's further packages is there; apt-get only says what it was told."""
     (folder / "Makefile").write_text(MAKEFILE.replace(":/usr/sbin:/sbin", ""))
     programs = folder / "bin"
     write_program(programs / "id", f"echo {user}")

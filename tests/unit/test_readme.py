@@ -8,9 +8,11 @@ import pytest
 
 from roles.base import documentation
 from roles.base.documentation import README, parts, with_parts
+from roles.gpus.link import Verdict
 from tests.conftest import ROOT
 
 CLUSTER = "tests/sandbox/test_cluster.py"
+PREFLIGHT = "tests/sandbox/test_preflight.py"
 BY_HAND = "tests/sandbox/test_readme.py::test_removing_by_hand_leaves_nothing"
 RUN_BY = {
     "make sandbox": f"{CLUSTER}::test_make_sandbox_ends_with_an_answer_through_both_workers",
@@ -25,6 +27,11 @@ RUN_BY = {
         "tests/sandbox/test_sandbox_role.py::test_purging_removes_the_cache_but_not_one_that_another_sandbox_stands_on"
     ),
     "pyinfra inventories/lab.py deploys/cluster.py": "tests/unit/test_lab.py::test_it_is_refused_until_it_is_edited",
+    "pyinfra inventories/mine.py deploys/preflight.py": f"{PREFLIGHT}::test_a_cluster_that_is_what_it_should_be",
+    "pyinfra inventories/mine.py deploys/preflight.py --data plan_json=plan.json": (
+        f"{PREFLIGHT}::test_an_upgrade_is_announced_and_not_made"
+    ),
+    "lspci -nnvv | python -m roles.gpus -": "tests/unit/gpus/test_main.py::test_standard_input",
     "pyinfra inventories/mine.py deploys/cluster.py": (
         f"{CLUSTER}::test_the_terminal_shows_what_would_change_and_changes_it_after_enter"
     ),
@@ -79,6 +86,16 @@ def test_every_setting_of_every_role_is_in_a_table() -> None:
 def test_the_files_that_it_names_are_there() -> None:
     named = re.findall(r"`((?:deploys|inventories|roles|tests|templates)/[\w./]*)`", README.read_text())
     assert [path for path in named if path != "inventories/mine.py" and not (ROOT / path).exists()] == []
+
+
+def test_the_table_of_preflight_is_one_that_it_prints() -> None:
+    (shown,) = re.findall(r"```text\n(.*?)```", README.read_text(), re.DOTALL)
+    assert shown in (ROOT / "tests/unit/preflight/golden/reference-lab.txt").read_text()
+
+
+def test_every_verdict_on_a_link_is_explained() -> None:
+    explained = re.findall(r"^\| `(\w+)` \| .+ \| .+ \|$", README.read_text(), re.MULTILINE)
+    assert explained[: len(Verdict)] == list(Verdict)
 
 
 def test_markers_that_name_no_part_are_refused() -> None:

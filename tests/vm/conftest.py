@@ -84,7 +84,11 @@ class Vm:
         self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {host_key}")
         # What ends the tests, however hard, ends QEMU: the kernel sees to it.
         self.process = subprocess.Popen(["setpriv", "--pdeathsig=KILL", *self._qemu()], stdin=subprocess.DEVNULL)
-        self.wait()
+        try:
+            self.wait()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Switch it off as a power cut would."""

@@ -105,9 +105,21 @@ def test_a_port_of_which_no_link_is_seen_says_nothing() -> None:
     assert judged(card(width=4), replace(PORT, link=None)).port is None
 
 
-def test_a_bridge_to_conventional_pci_is_not_the_other_end_of_a_link() -> None:
-    device = replace(card(), link=None)
-    assert judged(device, replace(PORT, port=Port.BRIDGE)).verdict is Verdict.UNKNOWN
+@pytest.mark.parametrize(
+    ("kind", "driver", "verdict"),
+    [
+        (Port.ROOT, None, Verdict.SLOT),
+        (Port.DOWNSTREAM, None, Verdict.SLOT),
+        (Port.BRIDGE, None, Verdict.UNKNOWN),
+        (Port.UPSTREAM, "pcieport", Verdict.UNKNOWN),
+        (None, "pcieport", Verdict.SLOT),
+        (None, None, Verdict.UNKNOWN),
+    ],
+)
+def test_a_bridge_to_conventional_pci_is_not_the_other_end_of_a_link(
+    kind: Port | None, driver: str | None, verdict: Verdict
+) -> None:
+    assert judged(replace(card(), link=None), replace(PORT, port=kind, driver=driver)).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -131,7 +143,7 @@ def test_a_card_without_a_link_is_judged_by_the_port(link: LinkState, verdict: V
         (card(asleep=True), "asleep"),
         (replace(card(), link=None, denied=True), "only root"),
         (replace(card(), link=None), "in a guest ask the hypervisor"),
-        (card(width=None), "None in use, 16 possible"),
+        (card(width=None), "? in use, 16 possible"),
         (card(speed=None), "speed is not shown"),
     ],
 )

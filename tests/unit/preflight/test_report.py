@@ -62,8 +62,8 @@ def test_it_is_printed_as_in_the_golden_file(name: str, hosts: list[Host]) -> No
 
 
 def test_without_a_plan_the_refusals_are_printed_all_the_same() -> None:
-    text = printed(Plan(refusals=("inventory: --limit is refused.",)), [], {})
-    assert "refused  inventory: --limit is refused." in text
+    said = printed(Plan(refusals=("inventory: endpoints = [red] is refused.",)), [], {})
+    assert "refused  inventory: endpoints = [red] is refused." in said
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
