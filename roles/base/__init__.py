@@ -11,7 +11,7 @@ from pyinfra.operations import files, server
 from roles.base.machine import HOME, USER
 from roles.base.operations import packages
 
-PACKAGES = ["bash", "ca-certificates", "curl", "iproute2", "libgomp1", "nftables", "tar", "zstd"]
+PACKAGES = ["bash", "ca-certificates", "curl", "iproute2", "libgomp1", "nftables", "pciutils", "tar", "zstd"]
 FOLDERS = ["/etc/gpuquilt", "/var/lib/gpuquilt", "/opt/llama.cpp", "/opt/llama.cpp/releases"]
 
 

@@ -71,7 +71,9 @@ def test_what_is_planned_can_be_carried_out(rows: list[Any], today: date) -> Non
             assert (generation.open_module, machine.driver.flavour) not in {(needs_open, "proprietary"), (has_none, "open")}
         if compute.toolkit is not None and machine.driver is not None:
             toolkit = CATALOG.toolkits[compute.toolkit]
-            assert {gpu.compute_capability for gpu in machine.gpus} <= set(toolkit.capabilities)
+            # PTX that somebody asked for is compiled on the host, which is warned of.
+            if compute.architectures != ("75-virtual",):
+                assert {gpu.compute_capability for gpu in machine.gpus} <= set(toolkit.capabilities)
             assert not machine.driver.version or numbers(toolkit.driver) <= numbers(machine.driver.version)
 
 
