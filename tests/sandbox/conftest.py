@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -163,6 +164,13 @@ class Watch:
         """The builds that answered, in order, each once per stretch."""
         builds = [build for _, build in self.answers]
         return [build for index, build in enumerate(builds) if index == 0 or builds[index - 1] != build]
+
+
+def downtime(text: str) -> float:
+    """The seconds that a run says the endpoint was down."""
+    said = re.search(r"downtime (\d+\.\d) s", text)
+    assert said is not None, text
+    return float(said[1])
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,10 @@ import pexpect
 import pytest
 
 from tests.conftest import pyinfra_command
-from tests.sandbox.conftest import INVENTORY, NEW, OLD, ROOT, Machine, Sandbox, Watch, changes, kill
+from tests.sandbox.conftest import INVENTORY, NEW, OLD, ROOT, Machine, Sandbox, Watch, changes, downtime, kill
 
-DOWNTIME = re.compile(r"downtime (\d+\.\d) s")
+APART = 3
+"""Seconds by which the downtime that a run says may differ from what a watcher sees; how long it is, test_speed.py measures."""
 BUILD_UNIT = "gpuquilt-build-*"
 
 
@@ -41,14 +42,10 @@ def test_make_sandbox_ends_with_an_answer_through_both_workers(sandbox: Sandbox)
 
 def test_a_second_run_changes_nothing(sandbox: Sandbox) -> None:
     before = sandbox.services()
-    started = time.monotonic()
     ended = sandbox.deploy("--json")
-    seconds = time.monotonic() - started
     assert ended.status == 0, ended.text
     assert changes(ended) == {}
     assert sandbox.services() == before
-    # Done when 2; a run takes 3 s on an idle computer.
-    assert seconds < 10
 
 
 @contextmanager
@@ -118,10 +115,7 @@ def test_one_changed_line_upgrades_while_the_old_release_serves(sandbox: Sandbox
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert sandbox.commits() == {NEW[:12]}
     assert [OLD[:7] in watch.builds[0], NEW[:7] in watch.builds[-1], len(watch.builds)] == [True, True, 2]
-    said = DOWNTIME.search(ended.stdout + ended.stderr)
-    assert said is not None
-    assert float(said[1]) <= 10
-    assert watch.downtime <= 10
+    assert watch.downtime == pytest.approx(downtime(ended.stdout + ended.stderr), abs=APART)
 
 
 def test_rollback_goes_to_the_release_before_and_back(sandbox: Sandbox) -> None:
@@ -130,10 +124,7 @@ def test_rollback_goes_to_the_release_before_and_back(sandbox: Sandbox) -> None:
             ended = sandbox.deploy(deploy="deploys/rollback.py")
         assert ended.status == 0, ended.text
         assert sandbox.commits() == {commit[:12]}
-        said = DOWNTIME.search(ended.text)
-        assert said is not None
-        assert float(said[1]) <= 10
-        assert watch.downtime <= 10
+        assert watch.downtime == pytest.approx(downtime(ended.text), abs=APART)
 
 
 def test_two_releases_are_kept(sandbox: Sandbox) -> None:

@@ -183,14 +183,10 @@ def test_the_mirror_has_both_commits_and_every_object(machine: None) -> None:
         must(run("git", "-C", str(CACHE / "inputs" / "llama.cpp.git"), "rev-list", "--objects", "--quiet", commit))
 
 
-def test_running_it_again_changes_nothing_and_is_quick(machine: None) -> None:
+def test_running_it_again_changes_nothing(machine: None) -> None:
     pids = processes()
-    started = time.monotonic()
-    again = must(up())
-    seconds = time.monotonic() - started
-    assert changes(again) == {}
+    assert changes(must(up())) == {}
     assert processes() == pids
-    assert seconds < 10, f"{seconds:.1f} s"
 
 
 def test_after_a_power_cut_it_is_taken_over(machine: None) -> None:
