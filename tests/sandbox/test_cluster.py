@@ -19,8 +19,8 @@ import pytest
 from tests.conftest import pyinfra_command
 from tests.sandbox.conftest import INVENTORY, NEW, OLD, ROOT, Machine, Sandbox, Watch, changes, downtime, kill
 
-APART = 3
-"""Seconds by which the downtime that a run says may differ from what a watcher sees; how long it is, test_speed.py measures."""
+MARGIN = 1
+"""Seconds by which the downtime that a run says may be less than what a watcher sees; how long it is, test_speed.py measures."""
 BUILD_UNIT = "gpuquilt-build-*"
 
 
@@ -115,7 +115,7 @@ def test_one_changed_line_upgrades_while_the_old_release_serves(sandbox: Sandbox
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert sandbox.commits() == {NEW[:12]}
     assert [OLD[:7] in watch.builds[0], NEW[:7] in watch.builds[-1], len(watch.builds)] == [True, True, 2]
-    assert watch.downtime == pytest.approx(downtime(ended.stdout + ended.stderr), abs=APART)
+    assert watch.downtime <= downtime(ended.stdout + ended.stderr) + MARGIN
 
 
 def test_rollback_goes_to_the_release_before_and_back(sandbox: Sandbox) -> None:
@@ -124,7 +124,7 @@ def test_rollback_goes_to_the_release_before_and_back(sandbox: Sandbox) -> None:
             ended = sandbox.deploy(deploy="deploys/rollback.py")
         assert ended.status == 0, ended.text
         assert sandbox.commits() == {commit[:12]}
-        assert watch.downtime == pytest.approx(downtime(ended.text), abs=APART)
+        assert watch.downtime <= downtime(ended.text) + MARGIN
 
 
 def test_two_releases_are_kept(sandbox: Sandbox) -> None:

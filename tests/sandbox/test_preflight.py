@@ -12,8 +12,8 @@ from tests.sandbox.conftest import INVENTORY, NEW, OLD, Machine, Sandbox, invent
 
 PREFLIGHT = "deploys/preflight.py"
 
-ITS_OWN = ("/var/log", "/var/lib/systemd", "/var/lib/apt", "/var/cache/apt")
-"""What a machine changes by itself: its journal and records of logins, stamps of timers, and apt's daily look for updates."""
+ITS_OWN = ("/run", "/var/log", "/var/lib/systemd", "/var/lib/apt", "/var/cache/apt")
+"""What a machine changes by itself: sessions, journal, records of logins, stamps of timers, apt's daily look for updates."""
 
 SNAPSHOTS = {
     # A changed content changes at least one of the two times.
