@@ -293,7 +293,9 @@ def _endpoints(hosts: list[Host], addresses: Mapping[str, IPv4Address]) -> tuple
 
 
 def _provision(host: Host, today: date, catalog: Catalog) -> Provision:
-    return provision(host.gpus, host.drivers, host.settings, WORKERS in host.groups, host.system, today, catalog)
+    # On a hypervisor that is nothing else nothing computes, whatever the inventory says for all hosts.
+    settings = host.settings if host.serves else host.settings.model_copy(update={"backend": "auto"})
+    return provision(host.gpus, host.drivers, settings, WORKERS in host.groups, host.system, today, catalog)
 
 
 def _compute(serving: list[Host], provisions: Mapping[str, Provision], catalog: Catalog) -> dict[str, ComputePlan]:
