@@ -113,7 +113,7 @@ def _wanted(machine: MachinePlan) -> str:
     if driver is None:
         return REFUSED if any(gpu.vendor == "nvidia" for gpu in machine.gpus) else "none is needed: what is there stays"
     if driver.source == "loaded":
-        return "the same"
+        return "the same" if driver == machine.driver_now else f"{driver}, which is installed"
     if driver.source == "unmanaged":
         return "whatever you install (driver = 'unmanaged')"
     return f"{driver} from {SOURCES[driver.source]}"
