@@ -183,10 +183,11 @@ def _unmanaged(ground: Ground, now: Driver | None, settings: Settings, remarks: 
         return None
     else:
         _say_reboot(ground, remarks)
-    return replace(installed if reason else now, source="unmanaged")
+    return replace(now if broken else installed, source="unmanaged")
 
 
 def _managed(ground: Ground, now: Driver | None, settings: Settings, remarks: Remarks) -> Driver | None:
+    # Where it is not the one that runs, the libraries are new already, and nothing computes before the reboot.
     installed = _on_disk(ground.drivers) or now
     why = "" if installed is None else _why_it_goes(ground, installed, settings)
     if now is not None and installed is not None and not why:
@@ -194,8 +195,7 @@ def _managed(ground: Ground, now: Driver | None, settings: Settings, remarks: Re
             remarks.refusals.append(rejected)
             return None
         _say_reboot(ground, remarks)
-        # Replaced already, by a run before this one: what is still loaded goes with the reboot.
-        return installed if _why_it_goes(ground, now, settings) else now
+        return installed
     offer = _offer(ground, settings, remarks)
     if offer is None:
         return None
