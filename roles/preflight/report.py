@@ -78,7 +78,7 @@ def cluster_rows(plan: Plan) -> Iterator[Row]:
     for name, there in plan.hosts.items():
         if there.head:
             used = ", ".join(endpoint + names.get(endpoint, "") for endpoint in there.endpoints)
-            yield Row("head", f"{name}, on {there.address}:{there.http_port}, uses {used}")
+            yield Row("head", f"{name}, on {there.address}:{there.http_port}, uses {used or 'nothing'}")
     yield from _rows("warning", plan.warnings, "yellow")
     yield from _rows("refused", plan.refusals or ["nothing"], "red" if plan.refusals else "")
 
