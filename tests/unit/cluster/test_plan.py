@@ -214,9 +214,9 @@ def test_a_refusal_names_host_thing_reason_and_way_out(case: str) -> None:
 
 
 def test_what_is_wrong_with_one_host_leaves_the_plan_for_the_others_to_be_shown() -> None:
-    hosts = [worker(), host("w2", ["workers"], machine("192.0.2.12", systemd=False)), worker("w3", "198.51.100.3")]
-    plan = plan_of(hosts)
-    assert [refusal.partition(":")[0] for refusal in plan.refusals] == ["inventory", "w2", "w3"]
+    lost = head("head", "198.51.100.10")
+    plan = plan_of([worker(), host("w2", ["workers"], machine("192.0.2.12", systemd=False)), lost])
+    assert [refusal.partition(":")[0] for refusal in plan.refusals] == ["w2", "head"]
     assert list(plan.hosts) == ["w1"]
 
 
