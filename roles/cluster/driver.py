@@ -189,8 +189,8 @@ def _unmanaged(ground: Ground, now: Driver | None, settings: Settings, remarks: 
 def _managed(ground: Ground, now: Driver | None, settings: Settings, remarks: Remarks) -> Driver | None:
     # Where it is not the one that runs, the libraries are new already, and nothing computes before the reboot.
     installed = _on_disk(ground.drivers) or now
-    why = "" if installed is None else _why_it_goes(ground, installed, settings)
-    if now is not None and installed is not None and not why:
+    why = _why_it_goes(ground, installed, settings) if installed else ""
+    if installed and not why:
         if rejected := _rejected_at_boot(ground):
             remarks.refusals.append(rejected)
             return None
