@@ -76,7 +76,7 @@ def select(seen: Sequence[Gpu], settings: Settings, works: bool, system: str, ca
     gpus = _computing(able, backend, settings, catalog)
     left_out += [LeftOut(gpu, _why_not(gpu, backend, works)) for gpu in able if gpu not in gpus]
     if backend != CPU and not gpus and not dead:
-        remarks.refusals.append(_nothing_for(backend, able))
+        remarks.refusals.append(_nothing_for(backend, [*able, *(out.gpu for out in unable)]))
     elif works and settings.backend == "auto" and not gpus:
         remarks.refusals += _nothing_but(unable)
     return Selection(backend, gpus, tuple(sorted(left_out, key=lambda out: out.gpu.address or "")))
@@ -184,8 +184,8 @@ def _unsupported(gpu: Gpu, catalog: Catalog) -> str:
     return f"{age}: no CUDA toolkit of the catalog compiles for {gpu.generation} (compute capability {capability})"
 
 
-def _nothing_for(backend: Backend, able: Sequence[Gpu]) -> str:
-    has = titles(able) or "no GPU of its own"
+def _nothing_for(backend: Backend, gpus: Sequence[Gpu]) -> str:
+    has = titles(gpus) or "no GPU of its own"
     return (
         f"backend = {backend!r} has nothing to compute with here (it has {has}): correct `backend`, or leave it out and let the"
         " GPUs decide."

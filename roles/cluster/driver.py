@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
@@ -20,8 +20,18 @@ OPEN_BY_DEFAULT = 560
 
 Source: docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html.
 """
-OWN_KEYS = {"debian": "/var/lib/dkms/mok.pub", "ubuntu": "/var/lib/shim-signed/mok/MOK.der"}
-"""Distribution → the key that DKMS signs modules with there (their packages of dkms and shim-signed)."""
+OWN_KEYS = {
+    "debian": (
+        "/var/lib/dkms/mok.pub",
+        "openssl req -new -x509 -nodes -days 36500 -subj '/CN=DKMS' -newkey rsa:2048 -keyout /var/lib/dkms/mok.key -outform DER"
+        " -out /var/lib/dkms/mok.pub",
+    ),
+    "ubuntu": ("/var/lib/shim-signed/mok/MOK.der", "update-secureboot-policy --new-key"),
+}
+"""Distribution → the key that DKMS signs modules with there, and what makes it before DKMS has built its first module.
+
+Source: /usr/sbin/dkms of their packages, which does the same.
+"""
 OVERRIDES = {"driver": "branch", "driver_source": "source", "driver_flavour": "flavour"}
 """Setting → the part of a `Driver` that it decides."""
 SOURCES = {"distribution": "the distribution's packages", "nvidia": "NVIDIA's repository"}
@@ -45,7 +55,7 @@ class Driver:
     packages: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.version} ({self.flavour or 'unknown'} module)"
+        return f"{self.version} ({self.flavour} module)" if self.flavour else self.version
 
 
 @dataclass(frozen=True)
@@ -79,10 +89,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def present(drivers: Drivers) -> Driver | None:
     """The driver that is there: the one that runs, or the one that the next boot loads."""
-    nvidia = drivers.nvidia
-    if nvidia.loaded:
-        return _there(nvidia.loaded, nvidia.loaded_flavour)
-    return _there(nvidia.on_disk, nvidia.on_disk_flavour)
+    return _loaded(drivers) or _on_disk(drivers)
 
 
 def plan_driver(ground: Ground, settings: Settings, remarks: Remarks) -> Driver | None:
@@ -124,6 +131,14 @@ def toolkits_for(ground: Ground, version: str) -> Mapping[str, Toolkit]:
     }
 
 
+def _loaded(drivers: Drivers) -> Driver | None:
+    return _there(drivers.nvidia.loaded, drivers.nvidia.loaded_flavour)
+
+
+def _on_disk(drivers: Drivers) -> Driver | None:
+    return _there(drivers.nvidia.on_disk, drivers.nvidia.on_disk_flavour)
+
+
 def _there(version: str, flavour: Flavour | None) -> Driver | None:
     return Driver(version, numbers(version)[0], flavour, "loaded") if numbers(version) else None
 
@@ -152,41 +167,58 @@ def _unmanaged(ground: Ground, now: Driver | None, settings: Settings, remarks: 
             )
             return None
         return Driver("", 0, None, "unmanaged")
-    if reason := unfit(ground, now.branch, now.flavour):
+    reason = unfit(ground, now.branch, now.flavour)
+    installed = _on_disk(ground.drivers) or now
+    broken = unfit(ground, installed.branch, installed.flavour)
+    if reason and broken:
         remarks.refusals.append(f"driver = 'unmanaged' and {reason}: install another driver, or leave `driver` out.")
         return None
-    return Driver(now.version, now.branch, now.flavour, "unmanaged")
+    if broken:
+        remarks.warnings.append(
+            f"driver = 'unmanaged' and the next boot loads NVIDIA driver {installed}, but {broken}: install another one before"
+            " you reboot."
+        )
+    elif rejected := _rejected_at_boot(ground):
+        remarks.refusals.append(rejected)
+        return None
+    else:
+        _say_reboot(ground, remarks)
+    return replace(now if broken else installed, source="unmanaged")
 
 
 def _managed(ground: Ground, now: Driver | None, settings: Settings, remarks: Remarks) -> Driver | None:
-    why = "" if now is None else _why_it_goes(ground, now, settings)
-    if now is not None and not why:
-        _say_reboot(ground, now, remarks)
-        return now
+    # Where it is not the one that runs, the libraries are new already, and nothing computes before the reboot.
+    installed = _on_disk(ground.drivers) or now
+    why = _why_it_goes(ground, installed, settings) if installed else ""
+    if installed and not why:
+        if rejected := _rejected_at_boot(ground):
+            remarks.refusals.append(rejected)
+            return None
+        _say_reboot(ground, remarks)
+        return installed
     offer = _offer(ground, settings, remarks)
     if offer is None:
         return None
     flavour = _flavour(ground, offer.branch, settings)
-    wanted = Driver(offer.version, offer.branch, flavour, offer.origin, offer.packages[flavour])
+    assert ground.distribution
+    names = ground.distribution.packages_for(offer.packages[flavour], ground.drivers.kernel)
+    wanted = Driver(offer.version, offer.branch, flavour, offer.origin, names)
     if now is not None:
-        remarks.steps.append(f"remove NVIDIA driver {now}, because {why}")
-        remarks.reboots.append(f"NVIDIA driver {now.version} gives way to {wanted.version}")
-    packages = ", ".join(wanted.packages)
-    remarks.steps.append(f"install NVIDIA driver {wanted} from {SOURCES[offer.origin]}: {packages}")
+        remarks.steps.append(f"remove NVIDIA driver {installed}, because {why}")
+        remarks.reboots.append(f"NVIDIA driver {now} gives way to {wanted}")
+    remarks.steps.append(f"install NVIDIA driver {wanted} from {SOURCES[offer.origin]}: {', '.join(names)}")
     remarks.reboots.extend(_held(ground))
     return wanted
 
 
-def _why_it_goes(ground: Ground, now: Driver, settings: Settings) -> str:
-    """Why the driver that is there cannot stay; empty where it can."""
-    if isinstance(settings.driver, int) and settings.driver != now.branch:
+def _why_it_goes(ground: Ground, there: Driver, settings: Settings) -> str:
+    """Why a driver that is there cannot stay; empty where it can."""
+    if isinstance(settings.driver, int) and settings.driver != there.branch:
         return f"driver = {settings.driver} is wanted"
-    if settings.driver_flavour != "auto" and now.flavour not in (None, settings.driver_flavour):
+    if settings.driver_flavour != "auto" and there.flavour not in (None, settings.driver_flavour):
         return f"driver_flavour = {settings.driver_flavour!r} is wanted"
-    nvidia = ground.drivers.nvidia
-    next_boot = _there(nvidia.on_disk, nvidia.on_disk_flavour) or now
-    reason = unfit(ground, now.branch, now.flavour) or unfit(ground, next_boot.branch, next_boot.flavour)
-    if not reason and ground.cuda and not toolkits_for(ground, now.version):
+    reason = unfit(ground, there.branch, there.flavour)
+    if not reason and ground.cuda and not toolkits_for(ground, there.version):
         reason = f"no CUDA toolkit for {titles(ground.gpus)} is old enough for it"
     return reason
 
@@ -202,17 +234,30 @@ def _offer(ground: Ground, settings: Settings, remarks: Remarks) -> DriverOffer 
     if not fitting:
         remarks.refusals.append(_none_fits(ground, every, settings))
         return None
-    unsigned = ground.drivers.secure_boot and not ground.drivers.own_key_enrolled
-    accepted = [offer for offer in fitting if offer.signed or not unsigned]
+    accepted = [offer for offer in fitting if offer.signed or not _signs_in_vain(ground)]
     if not accepted:
-        key = next((key for name, key in OWN_KEYS.items() if ground.system.startswith(name)), "the key of DKMS")
-        remarks.refusals.append(
-            f"Secure Boot is on and would refuse the module of NVIDIA driver {fitting[0].branch}, which DKMS signs with a key of"
-            f" this host ({key}) that is not enrolled: install dkms, run `mokutil --import {key}`, reboot and confirm at the"
-            " console, or turn Secure Boot off in the firmware."
-        )
+        best = max(fitting, key=lambda offer: _rank(ground, offer))
+        remarks.refusals.append(_rejected(ground, str(best.branch)))
         return None
     return max(accepted, key=lambda offer: _rank(ground, offer))
+
+
+def _signs_in_vain(ground: Ground) -> bool:
+    """Whether the kernel refuses modules that DKMS signs on this host."""
+    return bool(ground.drivers.secure_boot) and not ground.drivers.own_key_enrolled
+
+
+def _rejected(ground: Ground, driver: str) -> str:
+    """Why Secure Boot stops a driver that DKMS builds, and the way out.
+
+    :param driver: its version or branch
+    """
+    key, make = next((found for name, found in OWN_KEYS.items() if ground.system.startswith(name)), OWN_KEYS["debian"])
+    return (
+        f"Secure Boot is on and would refuse the module of NVIDIA driver {driver}, which DKMS signs with a key of this host"
+        f" ({key}) that is not enrolled: install dkms and mokutil, make the key if it is not there (`{make}`), run `mokutil"
+        f" --import {key}`, reboot and confirm at the console, or turn Secure Boot off in the firmware."
+    )
 
 
 def _suits(ground: Ground, offer: DriverOffer, settings: Settings) -> bool:
@@ -280,25 +325,42 @@ def _held(ground: Ground) -> list[str]:
     ]
 
 
-def _say_reboot(ground: Ground, now: Driver, remarks: Remarks) -> None:
-    """Why a driver that is installed well does not work before the next boot; it is not to be installed again for that."""
+def _rejected_at_boot(ground: Ground) -> str:
+    """Why a driver that is installed and not loaded is not loaded by a reboot either; empty where it is, as far as is known."""
     nvidia = ground.drivers.nvidia
+    built = any(re.search(r"(?<!-no)-dkms\b", name) for name in nvidia.packages)
+    return _rejected(ground, nvidia.on_disk) if built and not nvidia.loaded and _signs_in_vain(ground) else ""
+
+
+def _say_reboot(ground: Ground, remarks: Remarks) -> None:
+    """Why a driver that is installed well does not work before the next boot; it is not to be installed again for that."""
+    loaded, installed = _loaded(ground.drivers), _on_disk(ground.drivers)
     held = _held(ground)
     if held:
-        remarks.reboots += [f"{holder}, and NVIDIA driver {now.version} is installed" for holder in held]
-    elif not nvidia.loaded:
+        remarks.reboots += [f"{holder}, and NVIDIA driver {installed or loaded} is installed" for holder in held]
+    elif loaded is None:
         # Where no card is there yet, none is missing.
         if any(gpu.address for gpu in ground.gpus):
-            remarks.reboots.append(f"NVIDIA driver {now.version} is installed and not loaded")
-    elif nvidia.on_disk and nvidia.on_disk != nvidia.loaded:
-        remarks.reboots.append(f"NVIDIA driver {nvidia.loaded} is loaded and {nvidia.on_disk} is installed")
-    elif "mismatch" in nvidia.problem:
-        remarks.reboots.append(f"nvidia-smi says {nvidia.problem!r}")
+            remarks.reboots.append(f"NVIDIA driver {installed} is installed and not loaded")
+    elif installed and _differ(loaded, installed):
+        remarks.reboots.append(f"NVIDIA driver {loaded} is loaded and {installed} is installed")
+    elif "mismatch" in ground.drivers.nvidia.problem:
+        remarks.reboots.append(f"nvidia-smi says {ground.drivers.nvidia.problem!r}")
+
+
+def _differ(one: Driver, other: Driver) -> bool:
+    flavours = {one.flavour, other.flavour} - {None}
+    return one.version != other.version or len(flavours) > 1
 
 
 def _say_overrides(ground: Ground, settings: Settings, wanted: Driver, remarks: Remarks) -> None:
     """Which settings decided, and what would have been chosen without them."""
-    given = {key: word for key, word in OVERRIDES.items() if getattr(settings, key) != "auto"}
+    given = {
+        key: word
+        for key, word in OVERRIDES.items()
+        # Source and flavour decide nothing where what is there stays, or is left alone.
+        if getattr(settings, key) != "auto" and (key == "driver" or getattr(settings, key) == getattr(wanted, word))
+    }
     if given:
         automatic = _managed(ground, present(ground.drivers), _automatic(settings), Remarks())
         for key, word in given.items():

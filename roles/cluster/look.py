@@ -30,7 +30,7 @@ from roles.base.facts import MachineFact
 from roles.base.machine import Machine
 from roles.base.settings import HostData, HostSettings, RoleSettings, once, read_settings
 from roles.cluster.facts import SeenFact
-from roles.cluster.plan import SERVING, Host, HostPlan, Plan, group_problems, host_problems, make_plan
+from roles.cluster.plan import SERVING, Host, HostPlan, Plan, group_problems, host_problems, machine_refusals, make_plan
 from roles.cluster.settings import Settings
 from roles.cluster.switch import Switch, foreign_units
 from roles.gpus.catalog import load
@@ -132,6 +132,7 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
         for host in data:
             there = sights[host.name]
             refusals += host_problems(host.name, there.machine, there.wants_sudo, bool(SERVING & host.groups))
+        refusals += machine_refusals(plan.machines)
     switch = Switch(plan)
     if not refusals:
         refusals = _checked(state, switch, settings, checks)

@@ -123,20 +123,21 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog) -> Plan:
     :param today: what ends of life are compared with
     """
     serving = [host for host in hosts if host.serves]
+    unfit = {host.name: host_problems(host.name, host.machine, host.wants_sudo, host.serves) for host in hosts}
     refusals = group_problems({host.name: host.groups for host in hosts}) + _commits(serving)
-    for host in hosts:
-        refusals += host_problems(host.name, host.machine, host.wants_sudo, host.serves)
+    refusals += [problem for problems in unfit.values() for problem in problems]
     addresses, problems = _addresses(serving)
     refusals += problems
     endpoints, problems = _endpoints(serving, addresses)
     refusals += problems
     provisions = {host.name: _provision(host, today, catalog) for host in hosts}
     compute = _compute(serving, provisions, catalog)
-    planned = [] if refusals else [host for host in serving if host.name in compute]
-    profiles = {host.name: _profile(host, compute[host.name], provisions[host.name]) for host in planned}
-    builders = _builders(planned, profiles)
     commits = {host.settings.commit for host in serving}
     commit = commits.pop() if len(commits) == 1 else ""
+    planned = [host for host in serving if commit and host.name in compute and host.name in addresses and not unfit[host.name]]
+    profiles = {host.name: _profile(host, compute[host.name], provisions[host.name]) for host in planned}
+    builders = _builders(planned, profiles)
+    machines = {name: found.machine for name, found in provisions.items()}
     return Plan(
         commit=commit,
         hosts={
@@ -157,14 +158,14 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog) -> Plan:
             )
             for host in planned
         },
-        machines={name: found.machine for name, found in provisions.items()},
+        machines=machines,
         warnings=(
             *(f"{name}: {warning}" for name, found in provisions.items() for warning in found.remarks.warnings),
             *_unlike_graphs(provisions, compute),
         ),
         refusals=(
             *refusals,
-            *(f"{name}: {refusal}" for name, found in provisions.items() for refusal in found.remarks.refusals),
+            *machine_refusals(machines),
         ),
     )
 
@@ -183,6 +184,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def machine_refusals(machines: Mapping[str, MachinePlan]) -> list[str]:
+    """What is refused of single machines, whatever the others are."""
+    return [f"{name}: {refusal}" for name, machine in machines.items() for refusal in machine.refusals]
 
 
 def host_problems(name: str, machine: Machine, wants_sudo: bool, serves: bool = True) -> list[str]:
@@ -293,7 +299,9 @@ def _endpoints(hosts: list[Host], addresses: Mapping[str, IPv4Address]) -> tuple
 
 
 def _provision(host: Host, today: date, catalog: Catalog) -> Provision:
-    return provision(host.gpus, host.drivers, host.settings, WORKERS in host.groups, host.system, today, catalog)
+    # On a hypervisor that is nothing else nothing computes, whatever the inventory says for all hosts.
+    settings = host.settings if host.serves else host.settings.model_copy(update={"backend": "auto"})
+    return provision(host.gpus, host.drivers, settings, WORKERS in host.groups, host.system, today, catalog)
 
 
 def _compute(serving: list[Host], provisions: Mapping[str, Provision], catalog: Catalog) -> dict[str, ComputePlan]:
@@ -350,4 +358,4 @@ def _clients(
     host: Host, addresses: Mapping[str, IPv4Address], endpoints: Mapping[str, tuple[str, ...]]
 ) -> tuple[IPv4Address, ...]:
     own = f"{addresses[host.name]}:{host.settings.rpc_port}"
-    return tuple(addresses[head] for head, used in endpoints.items() if own in used)
+    return tuple(addresses[head] for head, used in endpoints.items() if own in used and head in addresses)

@@ -26,6 +26,7 @@ class MachinePlan:
     :param steps: what would be done before anything is built, in order
     :param reboot: why a reboot is owed, empty where none is
     :param choices: where a setting of the inventory decided, and where the plan had to take the second best
+    :param refusals: why it cannot be done as it stands, and the way out
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -35,6 +36,7 @@ class MachinePlan:
     steps: tuple[str, ...] = ()
     reboot: str = ""
     choices: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Provision:
             steps=tuple(self.remarks.steps),
             reboot="; ".join(self.remarks.reboots),
             choices=tuple(self.remarks.choices),
+            refusals=tuple(self.remarks.refusals),
         )
 
 

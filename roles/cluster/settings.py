@@ -20,6 +20,8 @@ def _names_a_gpu(text: str) -> str:
 
 def _branch(value: object) -> object:
     # By hand, because a union of types would say what is wrong once for each of them.
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
     if value in ("auto", "unmanaged") or (isinstance(value, int) and 100 <= value <= 999):
         return value
     raise ValueError("it is neither 'auto' nor 'unmanaged' nor a number of three digits")

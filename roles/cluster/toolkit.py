@@ -159,7 +159,7 @@ def _check_age(host: Computing, name: str, toolkit: Toolkit, automatic: str | No
     """A toolkit that is newer than the driver runs only by minor version compatibility, and only if the user insists."""
     if not host.driver or numbers(toolkit.driver) <= numbers(host.driver):
         return
-    newer = f"CUDA {name} was made with NVIDIA driver {toolkit.driver}, and this host has {host.driver}"
+    newer = f"CUDA {name} was made with NVIDIA driver {toolkit.driver}, and this host's is {host.driver}"
     older = f"choose CUDA {automatic}" if automatic else "choose an older toolkit"
     compatible = numbers(host.driver)[0] >= toolkit.lowest_driver
     if compatible and host.settings.cuda_minor_version_compatibility:
@@ -194,10 +194,14 @@ def _check_architectures(
             continue
         capability = f"{titles([gpu])} (compute capability {gpu.compute_capability})"
         if any(_is_ptx_for(match, gpu) for match in parsed):
-            remarks.warnings.append(
-                f"the architectures hold nothing but PTX for {capability}: the driver compiles it when llama.cpp starts, and"
-                f" fails if it is older than CUDA {name}; add {architecture(gpu.compute_capability or '')}."
-            )
+            ptx = f"the architectures hold nothing but PTX for {capability}, which the driver compiles when llama.cpp starts"
+            add = f"add {architecture(gpu.compute_capability or '')} to `cuda_architectures`"
+            if host.driver and numbers(host.driver) < numbers(toolkit.driver):
+                remarks.refusals.append(
+                    f"{ptx}, and NVIDIA driver {host.driver} cannot, since it is older than CUDA {name}: {add}."
+                )
+            else:
+                remarks.warnings.append(f"{ptx}: it fails with a driver that is older than CUDA {name}; {add}.")
         else:
             remarks.refusals.append(
                 f"the architectures hold no code for {capability}: add {architecture(gpu.compute_capability or '')} to"

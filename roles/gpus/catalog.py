@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from datetime import date
 from enum import StrEnum
 from functools import cache
@@ -124,7 +126,8 @@ class DriverOffer(Entry):
 
     :param origin: ``distribution`` (its own archive) or ``nvidia`` (NVIDIA's repository)
     :param version: newest version that was seen there
-    :param packages: what to install for computing, without a desktop, by flavour; a flavour that is left out is not offered
+    :param packages: what to install for computing, without a desktop, by flavour; a flavour that is left out is not offered;
+        ``{kernel}`` stands for the kernel, see `Distribution.packages_for`
     :param signed: its modules are signed by the distribution, so that Secure Boot accepts them
     :param supported: false for a version that NVIDIA maintains no more, whatever the distribution does
     """
@@ -141,12 +144,33 @@ class Distribution(Entry):
     """A release of a distribution.
 
     :param drivers: where NVIDIA's driver can come from
+    :param kernel: how names of packages for its usual kernel end, e.g. amd64 or generic
+    :param newer_kernel: what Ubuntu appends to that for the kernel of a later release; None where the names stay the same
+    :param kernel_version: version of its own kernel, from which later ones are told; likewise None
+    :param renamed: packages that are called differently from the others of their kind
     :param backends: backends apart from cpu and cuda whose drivers it has itself, or the vendor of the GPU has for it
     """
 
     title: str
     drivers: tuple[DriverOffer, ...]
+    kernel: str
+    newer_kernel: str | None = None
+    kernel_version: Version | None = None
+    renamed: dict[str, str] = {}
     backends: tuple[Literal["sycl", "hip", "vulkan"], ...] = ()
+
+    def packages_for(self, names: Iterable[str], release: str) -> tuple[str, ...]:
+        """The names of packages, those that belong to a kernel for the one that runs.
+
+        :param names: with ``{kernel}`` where it belongs
+        :param release: of the running kernel, as ``uname -r`` prints it; empty where that is not known
+        """
+        found = re.fullmatch(r"([0-9]+\.[0-9]+).*?-((?:cloud-|rt-)?[a-z][a-z0-9]*)", release)
+        kernel = found[2] if found else self.kernel
+        if found and kernel == self.kernel and self.kernel_version and version(found[1]) > version(self.kernel_version):
+            kernel += self.newer_kernel or ""
+        full = (name.format(kernel=kernel) for name in names)
+        return tuple(self.renamed.get(name, name) for name in full)
 
 
 class Catalog(BaseModel):

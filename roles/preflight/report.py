@@ -78,7 +78,7 @@ def cluster_rows(plan: Plan) -> Iterator[Row]:
     for name, there in plan.hosts.items():
         if there.head:
             used = ", ".join(endpoint + names.get(endpoint, "") for endpoint in there.endpoints)
-            yield Row("head", f"{name}, on {there.address}:{there.http_port}, uses {used}")
+            yield Row("head", f"{name}, on {there.address}:{there.http_port}, uses {used or 'nothing'}")
     yield from _rows("warning", plan.warnings, "yellow")
     yield from _rows("refused", plan.refusals or ["nothing"], "red" if plan.refusals else "")
 
@@ -113,7 +113,7 @@ def _wanted(machine: MachinePlan) -> str:
     if driver is None:
         return REFUSED if any(gpu.vendor == "nvidia" for gpu in machine.gpus) else "none is needed: what is there stays"
     if driver.source == "loaded":
-        return "the same"
+        return "the same" if driver == machine.driver_now else f"{driver}, which is installed"
     if driver.source == "unmanaged":
         return "whatever you install (driver = 'unmanaged')"
     return f"{driver} from {SOURCES[driver.source]}"

@@ -145,6 +145,24 @@ def test_the_plan_is_written_whatever_is_refused(tmp_path: Path, data: dict[str,
     assert plan["refusals"]
 
 
+def test_a_setting_that_is_wrong_hides_neither_the_other_hosts_nor_what_is_wrong_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is on the first day, when the model's hash is still to be put in."""
+    monkeypatch.setenv("COLUMNS", "2000")
+    unknown = MODEL | {"model_sha256": "PUT IT HERE"}
+    run = preflight(
+        inventory(
+            tmp_path,
+            workers=[fake("w1", **GOOD, backend="sycl"), fake("w2", answers=LAPTOP, **GOOD)],
+            heads=[fake("head", **GOOD, **unknown)],
+        )
+    )
+    assert run.ended.status == 1
+    assert "  build    cuda 13.3 for 89-real" in printed(run)
+    assert [sentence.partition(" = ")[0] for sentence in refused(run)] == ["@fake/head: model_sha256", "@fake/w1: backend"]
+
+
 def test_a_plan_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
     run = preflight(lab(tmp_path, backend="cpu"), "--data", f"plan_json={tmp_path}/missing/plan.json")

@@ -138,6 +138,15 @@ def test_a_backend_that_no_gpu_can_do_is_refused() -> None:
     )
     assert refusal.endswith("correct `backend`, or leave it out and let the GPUs decide.")
     assert "it has no GPU of its own" in refusals_of(gpu_worker(backend="cuda"))[0]
+    assert "GK104 [GeForce GTX 680])" in refusals_of(gpu_worker(KEPLER, backend="vulkan"))[0]
+
+
+@pytest.mark.parametrize("texts", [[], [ADA]])
+def test_nothing_computes_on_a_hypervisor_whatever_is_set_for_all(texts: list[str]) -> None:
+    box = host("box", ["hypervisors"], machine("192.0.2.9"), backend="cuda")
+    plan = plan_of([gpu_worker(PASCAL, backend="cuda"), head(), replace(box, gpus=gpus(*texts))])
+    there = plan.machines["box"]
+    assert (plan.refusals, there.gpus, there.driver, there.choices) == ((), (), None, ())
 
 
 # Virtual machines and what is declared.

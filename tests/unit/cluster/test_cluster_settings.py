@@ -79,3 +79,9 @@ def test_what_must_be_there_is_named_when_it_is_not(key: str) -> None:
 
 def test_every_setting_says_what_would_be_right() -> None:
     assert all(field.description for field in Settings.model_fields.values())
+
+
+@pytest.mark.parametrize("value", [580, "580"])
+def test_a_branch_is_a_number_with_or_without_quotes(value: int | str) -> None:
+    settings, _ = read_settings([Settings], [HostData("w1", frozenset({"workers"}), GOOD | {"driver": value})])
+    assert settings["w1"][Settings].driver == 580

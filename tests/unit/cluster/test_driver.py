@@ -122,7 +122,7 @@ def test_a_driver_that_is_not_good_enough_is_replaced_and_the_plan_says_why(
     assert (there.driver.source, there.driver.version) == ("nvidia", "580.178.04")
     assert there.steps[0].startswith(f"remove NVIDIA driver {version} ({flavour} module), because {why}")
     assert there.steps[1].startswith("install NVIDIA driver 580.178.04 ")
-    assert there.reboot == f"NVIDIA driver {version} gives way to 580.178.04"
+    assert there.reboot == f"NVIDIA driver {version} ({flavour} module) gives way to {there.driver}"
 
 
 def test_a_driver_that_the_next_boot_would_break_is_replaced_while_it_works() -> None:
@@ -130,7 +130,8 @@ def test_a_driver_that_the_next_boot_would_break_is_replaced_while_it_works() ->
     there, _ = planned(gpu_worker(PASCAL, system="debian12", drivers=upgraded))
     assert there.driver is not None
     assert there.driver.source == "nvidia"
-    assert "because branch 590 has dropped" in there.steps[0]
+    assert there.steps[0].startswith("remove NVIDIA driver 590.48.01 (open module), because branch 590 has dropped 0000:01:00.0")
+    assert there.reboot == "NVIDIA driver 580.65.06 (proprietary module) gives way to 580.178.04 (proprietary module)"
 
 
 @pytest.mark.parametrize(
@@ -150,6 +151,31 @@ def test_a_driver_that_only_wants_a_reboot_is_not_installed_again(nvidia: Nvidia
     there, plan = planned(gpu_worker(PASCAL, drivers=Drivers(nvidia=nvidia), driver_of_gpus=holder))
     assert (there.steps, there.reboot) == ((), reboot)
     assert plan.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("card", "nvidia", "settings"),
+    [
+        ("ada", Nvidia("610.43.02", "open", "580.173.02", "open"), {"driver": 580}),
+        ("ada", Nvidia("580.173.02", "open", "580.173.02", "proprietary"), {"driver_flavour": "proprietary"}),
+        ("pascal", Nvidia("580.173.02", "open", "580.173.02", "proprietary"), {}),
+        ("blackwell", Nvidia("550.163.01", "open", "580.173.02", "open"), {}),
+        ("blackwell", Nvidia("550.163.01", "open", "580.173.02", "open"), {"driver": "unmanaged"}),
+    ],
+)
+def test_a_driver_that_was_replaced_and_is_still_loaded_is_not_replaced_again(
+    card: str, nvidia: Nvidia, settings: dict[str, Any]
+) -> None:
+    there, plan = planned(gpu_worker(CARDS[card], system="ubuntu24.04", drivers=Drivers(nvidia=nvidia), **settings))
+    assert there.driver is not None
+    assert str(there.driver) == f"{nvidia.on_disk} ({nvidia.on_disk_flavour} module)"
+    assert there.steps == ()
+    assert there.reboot == (
+        f"NVIDIA driver {nvidia.loaded} ({nvidia.loaded_flavour} module) is loaded and {there.driver} is installed"
+    )
+    after = Drivers(nvidia=Nvidia(nvidia.on_disk, nvidia.on_disk_flavour, nvidia.on_disk, nvidia.on_disk_flavour))
+    _, rebooted = planned(gpu_worker(CARDS[card], system="ubuntu24.04", drivers=after, **settings))
+    assert rebooted.hosts["w1"].release == plan.hosts["w1"].release
 
 
 def test_a_driver_waits_for_a_card_that_is_not_there_yet_without_a_reboot() -> None:
@@ -189,6 +215,32 @@ def test_hands_off_without_a_driver_needs_a_toolkit() -> None:
     assert plan.hosts["w1"].compute.toolkit == "12.6"
 
 
+@pytest.mark.parametrize(
+    ("nvidia", "holder", "reboot"),
+    [
+        (Nvidia("580.65.06", None, "580.95.05"), "nvidia", "NVIDIA driver 580.65.06 is loaded and 580.95.05 is installed"),
+        (Nvidia(on_disk="580.95.05"), "nouveau", "nouveau holds 0000:01:00.0, and NVIDIA driver 580.95.05 is installed"),
+    ],
+)
+def test_hands_off_owes_a_reboot_all_the_same(nvidia: Nvidia, holder: str, reboot: str) -> None:
+    nvidia = replace(nvidia, problem="Failed to initialize NVML: Driver/library version mismatch")
+    there, plan = planned(
+        gpu_worker(PASCAL, drivers=Drivers(nvidia=nvidia), driver_of_gpus=holder, driver="unmanaged"),
+    )
+    assert (there.steps, there.reboot) == ((), reboot)
+    assert plan.warnings == ()
+
+
+def test_hands_off_warns_of_the_boot_that_breaks_it() -> None:
+    upgraded = Drivers(nvidia=Nvidia("580.65.06", "proprietary", "590.48.01", "open"))
+    there, plan = planned(gpu_worker(PASCAL, drivers=upgraded, driver="unmanaged"))
+    assert there.reboot == ""
+    assert plan.warnings == (
+        "w1: driver = 'unmanaged' and the next boot loads NVIDIA driver 590.48.01 (open module), but branch 590 has dropped"
+        f" {GP102}, whose last one is 580: install another one before you reboot.",
+    )
+
+
 def test_hands_off_does_not_make_a_driver_fit() -> None:
     (refusal,) = refusals_of(gpu_worker(PASCAL, driver="unmanaged", drivers=loaded("595.71.05")))
     assert refusal.startswith("w1: driver = 'unmanaged' and branch 595 has dropped 0000:01:00.0")
@@ -217,6 +269,32 @@ def test_an_explicit_source_and_flavour() -> None:
         "driver_source = 'nvidia' from the inventory, in place of distribution",
         "driver_flavour = 'proprietary' from the inventory, in place of open",
     )
+
+
+@pytest.mark.parametrize(
+    "settings", [{"driver_source": "nvidia"}, {"driver": "unmanaged", "driver_source": "nvidia", "driver_flavour": "proprietary"}]
+)
+def test_a_source_or_flavour_that_decided_nothing_is_not_said(settings: dict[str, Any]) -> None:
+    there, _ = planned(gpu_worker(ADA, system="ubuntu24.04", drivers=loaded("580.95.05", "open"), **settings))
+    assert [choice for choice in there.choices if not choice.startswith("driver = ")] == []
+
+
+@pytest.mark.parametrize(
+    ("system", "kernel", "settings", "package"),
+    [
+        ("debian12", "6.1.0-25-cloud-amd64", {}, "linux-headers-cloud-amd64"),
+        ("debian13", "6.12.57+deb13-rt-amd64", {}, "linux-headers-rt-amd64"),
+        ("debian13", "6.17.2-2-pve", {}, "proxmox-default-headers"),
+        ("ubuntu24.04", "6.8.0-88-generic", {}, "linux-modules-nvidia-580-server-open-generic"),
+        ("ubuntu24.04", "6.14.0-37-generic", {}, "linux-modules-nvidia-580-server-open-generic-hwe-24.04"),
+        ("ubuntu22.04", "6.8.0-1021-aws", {}, "linux-modules-nvidia-580-server-open-aws"),
+        ("ubuntu24.04", "6.8.0-88-generic", {"driver_source": "nvidia"}, "linux-headers-generic"),
+    ],
+)
+def test_modules_and_headers_are_those_of_the_kernel_that_runs(
+    system: str, kernel: str, settings: dict[str, Any], package: str
+) -> None:
+    assert package in driver(gpu_worker(ADA, system=system, drivers=Drivers(kernel=kernel), **settings)).packages
 
 
 def test_an_explicit_flavour_replaces_the_other_one() -> None:
@@ -271,8 +349,10 @@ GB206 = "0000:05:00.0 NVIDIA Corporation GB206 [GeForce RTX 5060 Ti]"
         (
             gpu_worker(PASCAL, system="debian13", drivers=Drivers(secure_boot=True)),
             "w1: Secure Boot is on and would refuse the module of NVIDIA driver 550, which DKMS signs with a key of this host"
-            " (/var/lib/dkms/mok.pub) that is not enrolled: install dkms, run `mokutil --import /var/lib/dkms/mok.pub`, reboot"
-            " and confirm at the console, or turn Secure Boot off in the firmware.",
+            " (/var/lib/dkms/mok.pub) that is not enrolled: install dkms and mokutil, make the key if it is not there (`openssl"
+            " req -new -x509 -nodes -days 36500 -subj '/CN=DKMS' -newkey rsa:2048 -keyout /var/lib/dkms/mok.key -outform DER"
+            " -out /var/lib/dkms/mok.pub`), run `mokutil --import /var/lib/dkms/mok.pub`, reboot and confirm at the console,"
+            " or turn Secure Boot off in the firmware.",
         ),
     ],
 )
@@ -299,6 +379,22 @@ def test_the_way_out_of_two_cards_in_one_kernel_works() -> None:
 )
 def test_secure_boot_stops_only_what_it_would_stop(drivers: Drivers) -> None:
     assert refusals_of(gpu_worker(PASCAL, system="debian13", drivers=drivers)) == []
+
+
+@pytest.mark.parametrize("driver", ["auto", "unmanaged"])
+@pytest.mark.parametrize(
+    ("package", "rejected"),
+    [("nvidia-kernel-dkms", True), ("nvidia-dkms-580", True), ("nvidia-headless-no-dkms-580-server", False)],
+)
+def test_secure_boot_stops_a_driver_that_no_reboot_would_load(driver: str, package: str, rejected: bool) -> None:
+    nvidia = Nvidia(on_disk="550.163.01", on_disk_flavour="proprietary", packages={package: "1"})
+    refusals = refusals_of(gpu_worker(PASCAL, drivers=Drivers(secure_boot=True, nvidia=nvidia), driver=driver))
+    assert ["would refuse the module of NVIDIA driver 550.163.01" in refusal for refusal in refusals] == [True] * rejected
+
+
+def test_secure_boot_names_the_driver_that_would_be_installed() -> None:
+    (refusal,) = refusals_of(gpu_worker(PASCAL, system="debian12", drivers=Drivers(secure_boot=True)))
+    assert "the module of NVIDIA driver 580" in refusal
 
 
 def test_secure_boot_prefers_a_signed_module() -> None:

@@ -1,13 +1,14 @@
 """Whatever GPUs, drivers and settings come together, the plan can be carried out, or it says why not."""
 
 import json
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.cluster.driver import numbers
+from roles.cluster.driver import Driver, numbers
 from roles.cluster.plan import Plan, as_data, make_plan
 from roles.gpus.catalog import OpenModule, load
 from roles.gpus.driver import Drivers, Nvidia
@@ -71,10 +72,38 @@ def test_what_is_planned_can_be_carried_out(rows: list[Any], today: date) -> Non
             assert (generation.open_module, machine.driver.flavour) not in {(needs_open, "proprietary"), (has_none, "open")}
         if compute.toolkit is not None and machine.driver is not None:
             toolkit = CATALOG.toolkits[compute.toolkit]
-            # PTX that somebody asked for is compiled on the host, which is warned of.
-            if compute.architectures != ("75-virtual",):
+            if "75-virtual" not in compute.architectures:
                 assert {gpu.compute_capability for gpu in machine.gpus} <= set(toolkit.capabilities)
             assert not machine.driver.version or numbers(toolkit.driver) <= numbers(machine.driver.version)
+
+
+@given(WORKERS, st.booleans())
+def test_the_plan_stays_while_it_is_carried_out(rows: list[Any], rebooted: bool) -> None:
+    """Another profile after the driver was installed would be another release, and a second build."""
+    before = planned(rows)
+    done = [
+        (cards, system, _with(drivers, before.machines[f"w{number}"].driver, rebooted), choices)
+        for number, (cards, system, drivers, choices) in enumerate(rows)
+    ]
+    after = planned(done)
+    assert {name: host.release for name, host in before.hosts.items()} == {
+        name: host.release for name, host in after.hosts.items() if name in before.hosts
+    }
+    for name in before.hosts:
+        assert not [step for step in after.machines[name].steps if "NVIDIA driver" in step]
+
+
+def _with(drivers: Drivers, wanted: Driver | None, rebooted: bool) -> Drivers:
+    """What a host shows when the driver that is wanted has been installed.
+
+    :param rebooted: and is loaded
+    """
+    if wanted is None or wanted.source not in ("distribution", "nvidia"):
+        return drivers
+    nvidia = replace(drivers.nvidia, on_disk=wanted.version, on_disk_flavour=wanted.flavour)
+    if rebooted:
+        nvidia = replace(nvidia, loaded=wanted.version, loaded_flavour=wanted.flavour)
+    return replace(drivers, nvidia=nvidia)
 
 
 @given(WORKERS)

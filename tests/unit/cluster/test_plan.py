@@ -211,7 +211,13 @@ def test_a_refusal_names_host_thing_reason_and_way_out(case: str) -> None:
     hosts, refusals = REFUSALS[case]
     plan = plan_of(hosts)
     assert list(plan.refusals) == refusals
-    assert not plan.hosts
+
+
+def test_what_is_wrong_with_one_host_leaves_the_plan_for_the_others_to_be_shown() -> None:
+    lost = head("head", "198.51.100.10")
+    plan = plan_of([worker(), host("w2", ["workers"], machine("192.0.2.12", systemd=False)), lost])
+    assert [refusal.partition(":")[0] for refusal in plan.refusals] == ["w2", "head"]
+    assert list(plan.hosts) == ["w1"]
 
 
 def test_every_reason_is_found_not_only_the_first() -> None:
@@ -264,6 +270,7 @@ def test_the_plan_as_data_has_every_key() -> None:
         "steps": [],
         "reboot": "",
         "choices": [],
+        "refusals": [],
     }
 
 
@@ -288,15 +295,14 @@ ENDPOINTS = st.none() | st.lists(st.sampled_from(["0:50052", "1:50052", "192.0.2
         max_size=4,
     )
 )
-def test_there_is_a_whole_plan_or_a_reason_against_it(rows: list[Any]) -> None:
+def test_there_is_the_whole_plan_or_a_reason_against_it(rows: list[Any]) -> None:
     hosts = [
         host(str(number), groups, machine(*addresses, cpu_level=level, root=root), endpoints=endpoints, commit=commit)
         for number, (groups, addresses, endpoints, level, commit, root) in enumerate(rows)
     ]
     plan = plan_of(hosts)
-    assert bool(plan.refusals) != bool(plan.hosts)
     assert list(plan.machines) == [there.name for there in hosts]
-    if plan.hosts:
+    if not plan.refusals:
         assert list(plan.hosts) == [there.name for there in hosts if there.serves]
         used = [endpoint for there in plan.hosts.values() for endpoint in there.endpoints]
         assert len(used) == len(set(used))

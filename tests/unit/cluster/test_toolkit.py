@@ -195,7 +195,7 @@ def test_the_user_may_insist_on_a_toolkit_that_is_newer_than_the_driver() -> Non
     assert plan.machines["w1"].choices == (
         "cuda_toolkit = '13.3' from the inventory, in place of 13.0",
         "cuda_minor_version_compatibility = True from the inventory: CUDA 13.3 was made with NVIDIA driver 610.43.02,"
-        " and this host has 580.95.05",
+        " and this host's is 580.95.05",
     )
 
 
@@ -205,15 +205,15 @@ def test_the_user_may_insist_on_a_toolkit_that_is_newer_than_the_driver() -> Non
         (
             gpu_worker(ADA, drivers=loaded("580.95.05"), build_image="nvidia/cuda:13.2.0-devel-ubuntu24.04"),
             [
-                "w1: CUDA 13.2 was made with NVIDIA driver 595.58.03, and this host has 580.95.05: choose CUDA 13.0,"
+                "w1: CUDA 13.2 was made with NVIDIA driver 595.58.03, and this host's is 580.95.05: choose CUDA 13.0,"
                 " or a newer driver, or insist with `cuda_minor_version_compatibility = True`."
             ],
         ),
         (
             gpu_worker(ADA, drivers=loaded("550.163.01"), cuda_toolkit="13.0", cuda_minor_version_compatibility=True),
             [
-                "w1: CUDA 13.0 was made with NVIDIA driver 580.95.05, and this host has 550.163.01, which is older than its floor"
-                " 580: choose CUDA 12.4, or a newer driver."
+                "w1: CUDA 13.0 was made with NVIDIA driver 580.95.05, and this host's is 550.163.01, which is older than its"
+                " floor 580: choose CUDA 12.4, or a newer driver."
             ],
         ),
         (
@@ -266,6 +266,15 @@ def test_a_refusal_names_host_thing_reason_and_way_out(worker: Host, refusals: l
 
 
 # Code for GPUs.
+
+
+def test_ptx_that_the_driver_cannot_compile_is_refused() -> None:
+    """Minor version compatibility leaves PTX out: cudaErrorUnsupportedPtxVersion."""
+    insists = {"cuda_toolkit": "12.9", "cuda_minor_version_compatibility": True, "cuda_architectures": ["61-virtual"]}
+    (refusal,) = refusals_of(gpu_worker(PASCAL, drivers=loaded("535.261.03"), **insists))
+    assert refusal.endswith(
+        "NVIDIA driver 535.261.03 cannot, since it is older than CUDA 12.9: add 61-real to `cuda_architectures`."
+    )
 
 
 @pytest.mark.parametrize(

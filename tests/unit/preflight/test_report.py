@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from roles.cluster.plan import Host, Plan
+from roles.gpus.driver import Drivers, Nvidia
 from roles.preflight.report import report
-from tests.unit.cluster.examples import BLACKWELL, PASCAL, gpus, host, loaded, machine, plan_of
+from tests.unit.cluster.examples import ADA, BLACKWELL, PASCAL, gpu_worker, gpus, host, loaded, machine, plan_of
 from tests.unit.gpus.cases import text
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -64,6 +65,13 @@ def test_it_is_printed_as_in_the_golden_file(name: str, hosts: list[Host]) -> No
 def test_without_a_plan_the_refusals_are_printed_all_the_same() -> None:
     said = printed(Plan(refusals=("inventory: endpoints = [red] is refused.",)), [], {})
     assert "refused  inventory: endpoints = [red] is refused." in said
+
+
+def test_a_driver_that_waits_for_a_reboot_is_not_called_the_same() -> None:
+    drivers = Drivers(nvidia=Nvidia("610.43.02", "open", "580.173.02", "open"))
+    hosts = [gpu_worker(ADA, system="ubuntu24.04", drivers=drivers, driver=580)]
+    said = printed(plan_of(hosts), hosts, {})
+    assert "  driver   610.43.02 (open module)\n  wanted   580.173.02 (open module), which is installed\n" in said
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
