@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import gevent
 from gevent.lock import BoundedSemaphore
+from pyinfra import logger
 from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS, all_global_arguments
 from pyinfra.api.connectors import get_all_connectors
 from pyinfra.api.exceptions import PyinfraError
@@ -65,11 +66,12 @@ class Look:
 
 
 _looks: WeakKeyDictionary[State, Look | PyinfraError] = WeakKeyDictionary()
+_warned: WeakSet[State] = WeakSet()
 _one_at_a_time = BoundedSemaphore()
 
 
 def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> Look:
-    """Look at all hosts of the inventory, once per run.
+    """Look at all hosts of the inventory, once per run, and say what is not good and no reason to stop.
 
     :param models: the settings of all roles that the deploy uses
     :param checks: what roles want to know before the first change
@@ -78,6 +80,11 @@ def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> 
     found = examine(models, checks)
     if found.plan.refusals:
         raise PyinfraError("nothing was changed, because:\n" + "\n".join(f"    {line}" for line in found.plan.refusals))
+    state = ctx_state.get()
+    if state not in _warned:
+        _warned.add(state)
+        for line in found.plan.warnings:
+            logger.warning(f"    {line}")
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StringConstraints
 
 from roles.base.settings import RoleSettings
 from roles.cluster.endpoints import well_formed
@@ -29,6 +29,11 @@ def _branch(value: object) -> object:
 
 def _with_domain(address: str) -> str:
     return address if address.count(":") == 2 else f"0000:{address}"
+
+
+def _as_text(value: object) -> object:
+    # `--data cuda_toolkit=12.9` arrives as a number.
+    return str(value) if isinstance(value, float) else value
 
 
 _Architecture = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{1,2}[af]?(-real|-virtual)?$")]
@@ -88,7 +93,7 @@ class Settings(RoleSettings):
         description="the kernel module of NVIDIA's driver: open or proprietary; auto: what the GPUs need, and where both would"
         " do open from branch 560 on",
     )
-    cuda_toolkit: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+$")] | None = Field(
+    cuda_toolkit: Annotated[str, BeforeValidator(_as_text), StringConstraints(pattern=r"^[0-9]+\.[0-9]+$")] | None = Field(
         None,
         description="the CUDA toolkit that llama.cpp is built with, a minor release such as '12.9'; default: the newest whose own"
         " driver is not newer than the host's and that compiles for all of its GPUs",

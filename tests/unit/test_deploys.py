@@ -123,6 +123,14 @@ def test_every_fault_of_the_cluster_is_found_at_once(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_not_good_and_no_reason_to_stop_is_said_once(tmp_path: Path) -> None:
+    card = {"gpus": ["GP102"], "backend": "cpu"}
+    workers = [fake("w1", **GOOD, **card), fake("w2", **GOOD)]
+    run = deploy(inventory(tmp_path, workers=workers, heads=[fake("head", **GOOD, **MODEL)]))
+    assert run.ended.text.count("@fake/w1: GP102 is declared in `gpus` and is not seen") == 1
+    assert "Starting operation" in run.ended.text
+
+
 def test_options_that_could_leave_hosts_behind_are_refused(tmp_path: Path) -> None:
     run = deploy(good_inventory(tmp_path), "--limit", "heads", "--serial", "--no-wait", "--fail-percent", "50")
     assert_refused(

@@ -47,7 +47,7 @@ def test_a_commit_and_a_network_are_enough() -> None:
         ("driver", "580.95", "the branch of NVIDIA's driver, e.g. 580"),
         ("driver_source", "debian", "distribution (its own packages)"),
         ("driver_flavour", "closed", "open or proprietary"),
-        ("cuda_toolkit", 12.9, "a minor release such as '12.9'"),
+        ("cuda_toolkit", 12, "a minor release such as '12.9'"),
         ("cuda_toolkit", "12.9.1", "a minor release such as '12.9'"),
         ("cuda_architectures", ["native"], "never native"),
         ("cuda_architectures", [], "default: those of the GPUs"),
@@ -85,3 +85,10 @@ def test_every_setting_says_what_would_be_right() -> None:
 def test_a_branch_is_a_number_with_or_without_quotes(value: int | str) -> None:
     settings, _ = read_settings([Settings], [HostData("w1", frozenset({"workers"}), GOOD | {"driver": value})])
     assert settings["w1"][Settings].driver == 580
+
+
+@pytest.mark.parametrize("value", [12.9, "12.9"])
+def test_a_toolkit_may_be_given_on_the_command_line(value: float | str) -> None:
+    """There it becomes a number."""
+    settings, _ = read_settings([Settings], [HostData("w1", frozenset({"workers"}), GOOD | {"cuda_toolkit": value})])
+    assert settings["w1"][Settings].cuda_toolkit == "12.9"
