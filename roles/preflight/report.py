@@ -64,7 +64,7 @@ def host_rows(plan: Plan, host: Host, steps: Sequence[str]) -> Iterator[Row]:
         yield Row("build", _build(there.compute))
         yield Row("profile", there.profile.name)
     else:
-        yield Row("build", REFUSED if host.serves else "none: a hypervisor runs nothing of ours")
+        yield Row("build", REFUSED if host.serves else "none: it is neither worker nor head")
     yield from _rows("choice", machine.choices)
     yield from _rows("to do", [*machine.steps, *steps] or [REFUSED if host.serves else "nothing"])
     yield Row("reboot", f"owed: {machine.reboot}" if machine.reboot else "none is owed", "yellow" if machine.reboot else "")
