@@ -17,6 +17,9 @@ DISPLAY_CLASSES = ("0300", "0302", "0380")
 OLDEST_CAPABILITY = (5, 0)
 """The oldest compute capability that llama.cpp compiles for (0c1e570, ggml/src/ggml-cuda/CMakeLists.txt)."""
 
+TUNNEL_GTS = 2.5
+"""The speed that a tunnel of Thunderbolt or USB4 claims to have."""
+
 SMALL_WINDOW_MIB = 256
 """The largest memory window of a card whose BAR is not resized."""
 
@@ -173,7 +176,8 @@ def _neighbours(device: Device, seen: Mapping[str, Device]) -> tuple[str, ...]:
 
 
 def _notes(gpu: Gpu, device: Device) -> Iterator[str]:
-    window = max((size for _, size in device.windows), default=None)
+    # The first window has the registers; in a text that is cut off it may be all that there is.
+    window = max((size for number, size in device.windows if number), default=None)
     if gpu.vendor == "intel" and not gpu.integrated and window and window <= SMALL_WINDOW_MIB:
         yield f"Resizable BAR is off, since its largest memory window has {window:g} MiB: switch it on in the firmware's setup."
     if gpu.driver == "nouveau":
@@ -192,12 +196,17 @@ def _notes(gpu: Gpu, device: Device) -> Iterator[str]:
 
 
 def _bottlenecks(gpu: Gpu, seen: Mapping[str, Device]) -> Iterator[str]:
-    """Switches between the card's slot and the processor that have less than the slot."""
+    """Switches between the card's slot and the processor that have less than the slot.
+
+    The tunnels of Thunderbolt and USB4 say 2.5 GT/s, whatever they carry (ewagner12/all-ways-egpu, issue 37).
+    """
     end = seen.get(gpu.link.measured_at or "") if gpu.link else None
     if gpu.link is None or end is None:
         return
     has = gb_s(gpu.link.width or 0, gpu.link.max_speed_gts or 0)
     for bridge in above(end, seen):
-        uplink = gb_s(bridge.link.width or 0, bridge.link.max_speed_gts or 0) if bridge.link else 0
-        if bridge.port is Port.UPSTREAM and 0 < uplink < has:
+        if bridge.port is not Port.UPSTREAM or bridge.link is None or bridge.link.max_speed_gts == TUNNEL_GTS:
+            continue
+        uplink = gb_s(bridge.link.width or 0, bridge.link.max_speed_gts or 0)
+        if 0 < uplink < has:
             yield f"The switch above it has {uplink:.1f} GB/s at {bridge.address}, less than the slot's {has:.1f} GB/s."

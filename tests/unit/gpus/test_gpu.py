@@ -113,6 +113,7 @@ def test_a_note(device: Device, note: str) -> None:
     [
         replace(ARC, windows=((0, 16), (2, 16384))),
         ARC,
+        replace(ARC, windows=((0, 16),)),
         replace(GTX, windows=((1, 256),)),
         replace(GTX, driver="nvidia", modules=("nouveau", "nvidia")),
         replace(GTX, iommu_group=0),
