@@ -88,9 +88,8 @@ def declared(text: str, catalog: Catalog) -> Gpu:
     :raises ValueError: the text names no GPU that the catalog knows, or several
     """
     printed = parse(text)
-    devices = (
-        [device for device in printed if device.class_id in DISPLAY_CLASSES] if printed else [_described(text.strip(), catalog)]
-    )
+    displays = [device for device in printed if device.class_id in DISPLAY_CLASSES]
+    devices = displays if printed else _described(text.strip(), catalog)
     gpus = [gpu for gpu, chips in (_identify(device, catalog) for device in devices) if chips]
     if len(gpus) != 1:
         what = "several GPUs" if gpus else "no GPU that the catalog knows"
@@ -98,13 +97,16 @@ def declared(text: str, catalog: Catalog) -> Gpu:
     return gpus[0]
 
 
-def _described(text: str, catalog: Catalog) -> Device:
-    """A device of which no more is known than its id or the name of its chip."""
-    ids = _ID.search(text)
-    if ids:
-        return Device("", name=_ID.sub("", text), vendor_id=ids[1].lower(), device_id=ids[2].lower())
+def _described(text: str, catalog: Catalog) -> list[Device]:
+    """Devices of which no more is known than their ids, or one by the name of its chip."""
+    name = _ID.sub("", text)
+    found = [
+        Device("", name=name, vendor_id=vendor_id.lower(), device_id=number.lower()) for vendor_id, number in _ID.findall(text)
+    ]
+    if found:
+        return found
     maker = next((maker for maker in _VENDOR_IDS if catalog.find(maker, text, None)), "")
-    return Device("", name=text, vendor_id=_VENDOR_IDS.get(maker))
+    return [Device("", name=text, vendor_id=_VENDOR_IDS.get(maker))]
 
 
 def _identify(device: Device, catalog: Catalog) -> tuple[Gpu, Chips | None]:
