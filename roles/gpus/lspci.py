@@ -54,6 +54,8 @@ _QUOTE = " \t>|*+`-"
 """What mails, Markdown and tables put before a line."""
 _REMARK = re.compile(r"[ \t]*\((?:rev|prog-if) ")
 _IDS = re.compile(r"(?:^|\[)([0-9a-f]{4}):([0-9a-f]{4})\b\]?", re.IGNORECASE)
+_WRAPPED = re.compile(r".*\n[^:\n]*\[([0-9a-f]{4}:[0-9a-f]{4})\]", re.IGNORECASE)
+"""The ids of a first line that a mail has wrapped before them; any line of its own has a colon before an id."""
 _NUMBER = re.compile(r"(?:Class )?([0-9a-f]{4})", re.IGNORECASE)
 _EXPRESS = re.compile(rf"Express (?:\(v\d+\) )?({'|'.join(_PORTS)})")
 _CAPABLE = re.compile(r"LnkCap:[ \t]*(.*)")
@@ -111,7 +113,8 @@ def _for_people(line: re.Match[str]) -> str:
 
 def _device(header: re.Match[str], block: str) -> Device:
     name, *_ = _REMARK.split(header["name"] or "")
-    ids = _IDS.findall(name)
+    wrapped = _WRAPPED.match(block)
+    ids = _IDS.findall(name) or _IDS.findall(wrapped[1] if wrapped else "")
     vendor, device = (part.lower() for part in ids[-1]) if ids else (None, None)
     capable, status, modules = _CAPABLE.search(block), _STATUS.search(block), _MODULES.search(block)
     link = LinkState(

@@ -141,6 +141,18 @@ def test_lines_for_programs_are_read_too(ids: bool) -> None:
     assert parse(with_ids if ids else without) == [Device("0000:01:00.0", "0302", name, *number)]
 
 
+@pytest.mark.parametrize("quote", ["", "> "])
+def test_a_line_that_a_mail_has_wrapped_keeps_its_ids(quote: str) -> None:
+    line = f"{quote}01:00.0 VGA compatible controller [0300]: NVIDIA Corporation Device\n{quote}[10de:2d04] (rev a1)\n"
+    (device,) = parse(f"{line}{quote}\tSubsystem: Micro-Star International [1462:5354]\n")
+    assert (device.vendor_id, device.device_id) == ("10de", "2d04")
+
+
+def test_the_ids_of_a_subsystem_are_not_those_of_the_device() -> None:
+    (device,) = parse("01:00.0 VGA compatible controller: NVIDIA Corporation GP102\n\tSubsystem: Micro-Star [1462:5354]\n")
+    assert device.device_id is None
+
+
 def test_the_nearest_bridge_is_the_parent() -> None:
     devices = parse(text("a770-behind-its-own-bridges") + text("three-gpus-two-vendors"))
     assert {device.address: device.parent for device in devices} == {
