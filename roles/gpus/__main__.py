@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import json
 import os
 import sys
@@ -43,12 +44,11 @@ def main(arguments: Sequence[str]) -> int:
 def _read(file: str) -> str:
     """:raises ValueError: it is not text"""
     content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError("this is not text in UTF-8") from None
+    # PowerShell writes UTF-16. What counts in the text is ASCII, so that letters in some older encoding do not matter.
+    encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    text = content.decode(encoding, errors="replace")
     if "\0" in text:
-        raise ValueError("this is not text")
+        raise ValueError("this is not text: give what lspci printed")
     return text
 
 

@@ -17,6 +17,9 @@ DISPLAY_CLASSES = ("0300", "0302", "0380")
 OLDEST_CAPABILITY = (5, 0)
 """The oldest compute capability that llama.cpp compiles for (0c1e570, ggml/src/ggml-cuda/CMakeLists.txt)."""
 
+TUNNEL_GTS = 2.5
+"""The speed that a tunnel of Thunderbolt or USB4 claims to have."""
+
 SMALL_WINDOW_MIB = 256
 """The largest memory window of a card whose BAR is not resized."""
 
@@ -85,9 +88,8 @@ def declared(text: str, catalog: Catalog) -> Gpu:
     :raises ValueError: the text names no GPU that the catalog knows, or several
     """
     printed = parse(text)
-    devices = (
-        [device for device in printed if device.class_id in DISPLAY_CLASSES] if printed else [_described(text.strip(), catalog)]
-    )
+    displays = [device for device in printed if device.class_id in DISPLAY_CLASSES]
+    devices = displays if printed else _described(text.strip(), catalog)
     gpus = [gpu for gpu, chips in (_identify(device, catalog) for device in devices) if chips]
     if len(gpus) != 1:
         what = "several GPUs" if gpus else "no GPU that the catalog knows"
@@ -95,13 +97,16 @@ def declared(text: str, catalog: Catalog) -> Gpu:
     return gpus[0]
 
 
-def _described(text: str, catalog: Catalog) -> Device:
-    """A device of which no more is known than its id or the name of its chip."""
-    ids = _ID.search(text)
-    if ids:
-        return Device("", name=_ID.sub("", text), vendor_id=ids[1].lower(), device_id=ids[2].lower())
+def _described(text: str, catalog: Catalog) -> list[Device]:
+    """Devices of which no more is known than their ids, or one by the name of its chip."""
+    name = _ID.sub("", text)
+    found = [
+        Device("", name=name, vendor_id=vendor_id.lower(), device_id=number.lower()) for vendor_id, number in _ID.findall(text)
+    ]
+    if found:
+        return found
     maker = next((maker for maker in _VENDOR_IDS if catalog.find(maker, text, None)), "")
-    return Device("", name=text, vendor_id=_VENDOR_IDS.get(maker))
+    return [Device("", name=text, vendor_id=_VENDOR_IDS.get(maker))]
 
 
 def _identify(device: Device, catalog: Catalog) -> tuple[Gpu, Chips | None]:
@@ -173,7 +178,8 @@ def _neighbours(device: Device, seen: Mapping[str, Device]) -> tuple[str, ...]:
 
 
 def _notes(gpu: Gpu, device: Device) -> Iterator[str]:
-    window = max((size for _, size in device.windows), default=None)
+    # The first window has the registers; in a text that is cut off it may be all that there is.
+    window = max((size for number, size in device.windows if number), default=None)
     if gpu.vendor == "intel" and not gpu.integrated and window and window <= SMALL_WINDOW_MIB:
         yield f"Resizable BAR is off, since its largest memory window has {window:g} MiB: switch it on in the firmware's setup."
     if gpu.driver == "nouveau":
@@ -192,12 +198,17 @@ def _notes(gpu: Gpu, device: Device) -> Iterator[str]:
 
 
 def _bottlenecks(gpu: Gpu, seen: Mapping[str, Device]) -> Iterator[str]:
-    """Switches between the card's slot and the processor that have less than the slot."""
+    """Switches between the card's slot and the processor that have less than the slot.
+
+    The tunnels of Thunderbolt and USB4 say 2.5 GT/s, whatever they carry (ewagner12/all-ways-egpu, issue 37).
+    """
     end = seen.get(gpu.link.measured_at or "") if gpu.link else None
     if gpu.link is None or end is None:
         return
     has = gb_s(gpu.link.width or 0, gpu.link.max_speed_gts or 0)
     for bridge in above(end, seen):
-        uplink = gb_s(bridge.link.width or 0, bridge.link.max_speed_gts or 0) if bridge.link else 0
-        if bridge.port is Port.UPSTREAM and 0 < uplink < has:
+        if bridge.port is not Port.UPSTREAM or bridge.link is None or bridge.link.max_speed_gts == TUNNEL_GTS:
+            continue
+        uplink = gb_s(bridge.link.width or 0, bridge.link.max_speed_gts or 0)
+        if 0 < uplink < has:
             yield f"The switch above it has {uplink:.1f} GB/s at {bridge.address}, less than the slot's {has:.1f} GB/s."

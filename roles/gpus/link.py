@@ -23,12 +23,14 @@ _ON_CARD = {
     ("1002", "1478"): Port.UPSTREAM,
     ("1002", "1479"): Port.DOWNSTREAM,
     ("8086", "4fa0"): Port.UPSTREAM,
+    ("8086", "4fa1"): Port.UPSTREAM,
     ("8086", "4fa4"): Port.DOWNSTREAM,
     ("8086", "e2ff"): Port.UPSTREAM,
     ("8086", "e2f0"): Port.DOWNSTREAM,
 }
 """Bridges that cards have of their own, for where the kind of port is not seen. AMD's: pci.ids 2026.10.24, which does not say
-which of Vega 10's is which. Intel's: dumps of an A750 and a B580 (geerlingguy/raspberry-pi-pcie-devices, issues 510 and 695)."""
+which of Vega 10's is which. Intel's: dumps of an A750 and a B580 (geerlingguy/raspberry-pi-pcie-devices, issues 510 and 695);
+4fa1 is the upstream port of an A380 and an A370M, as public kernel logs show them."""
 
 
 class Verdict(StrEnum):
@@ -55,7 +57,8 @@ class Link:
     :param measured_at: address of the device whose link was read; for a card with bridges of its own, its upstream port
     :param port: address of the port above, where it is seen
     :param lost_gb_s: bandwidth in one direction that card and port could have together and have not, GB/s. For `narrow` that of
-        the missing lanes at full speed, since a card at rest slows down; under load, and for `slow`, all that is missing; else 0
+        the missing lanes at full speed, since a card at rest slows down; under load, and for `slow`, all that is missing; else 0.
+        Where the full speed is not shown, no more than what the present one tells
     """
 
     verdict: Verdict
@@ -208,9 +211,9 @@ def _verdict(ends: _Ends, width: int | None, possible: int | None) -> tuple[Verd
         lanes = f"{lanes}, at {speeds} under a load of {ends.load} %"
     lost = _lost(ends, width, possible)
     if width < possible:
-        return Verdict.NARROW, f"{lanes}: {lost:.1f} GB/s are lost{'' if ends.port else '; the port above it was not seen'}", lost
+        return Verdict.NARROW, f"{lanes}: {_loss(ends, lost)}{'' if ends.port else '; the port above it was not seen'}", lost
     if ends.slowed and ends.loaded:
-        return Verdict.SLOW, f"{lanes}: {lost:.1f} GB/s are lost", lost
+        return Verdict.SLOW, f"{lanes}: {_loss(ends, lost)}", lost
     slot = f"all that the port above it has; the card could have {link.max_width} lanes at {_number(link.max_speed_gts)} GT/s"
     if possible != link.max_width:
         return Verdict.SLOT, f"{lanes}, {slot}", 0
@@ -226,6 +229,12 @@ def _verdict(ends: _Ends, width: int | None, possible: int | None) -> tuple[Verd
 def _lost(ends: _Ends, width: int, possible: int) -> float:
     best = ends.speed or ends.link.speed_gts or 0
     return gb_s(possible, best) - gb_s(width, (ends.loaded and ends.link.speed_gts) or best)
+
+
+def _loss(ends: _Ends, lost: float) -> str:
+    if not lost:
+        return "how much is lost is not known, since the full speed is not shown"
+    return f"{'' if ends.speed else 'at least '}{lost:.1f} GB/s are lost"
 
 
 def _by_port(port: Device, link: LinkState, load: int | None) -> Link:

@@ -42,10 +42,20 @@ _HEADER = re.compile(
     r"(?P<class>[^:\[]*?)[ \t]*(?:\[(?P<class_id>[0-9a-f]{4})\])?(?::[ \t]*(?P<name>.*))?",
     re.IGNORECASE,
 )
+_MACHINE = re.compile(
+    r"""(?P<slot>[0-9a-f:.]{7,16})\ "(?P<class>[^"]*)"\ "(?P<vendor>[^"]*?)(?:\ \[(?P<vendor_id>[0-9a-f]{4})\])?"
+    \ "(?P<device>[^"]*?)(?:\ \[(?P<device_id>[0-9a-f]{4})\])?".*""",
+    re.VERBOSE,
+)
+"""A line of lspci -mm, for programs to read."""
+_DECORATION = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""The colours of a terminal, as grep puts them into what it finds."""
 _QUOTE = " \t>|*+`-"
 """What mails, Markdown and tables put before a line."""
 _REMARK = re.compile(r"[ \t]*\((?:rev|prog-if) ")
 _IDS = re.compile(r"(?:^|\[)([0-9a-f]{4}):([0-9a-f]{4})\b\]?", re.IGNORECASE)
+_WRAPPED = re.compile(r".*\n[^:\n]*\[([0-9a-f]{4}:[0-9a-f]{4})\]", re.IGNORECASE)
+"""The ids of a first line that a mail has wrapped before them; any line of its own has a colon before an id."""
 _NUMBER = re.compile(r"(?:Class )?([0-9a-f]{4})", re.IGNORECASE)
 _EXPRESS = re.compile(rf"Express (?:\(v\d+\) )?({'|'.join(_PORTS)})")
 _CAPABLE = re.compile(r"LnkCap:[ \t]*(.*)")
@@ -66,7 +76,7 @@ def parse(text: str) -> list[Device]:
     Lines that belong to no device are passed over. What the text says of a device in two places is put together.
     """
     # A text that ends within a line may have been cut off there, and x1 may have been x16.
-    text = re.sub(r"Width x[13]\Z", "", text)
+    text = re.sub(r"Width x[13]\Z", "", _DECORATION.sub("", text).replace("\u00a0", " "))
     found: dict[str, Device] = {}
     for header, block in _blocks(text):
         device = _device(header, block)
@@ -91,14 +101,20 @@ def _blocks(text: str) -> Iterator[tuple[re.Match[str], str]]:
 
 
 def _header(line: str) -> re.Match[str] | None:
-    found = _HEADER.fullmatch(line)
+    found = _HEADER.fullmatch(_MACHINE.sub(_for_people, line))
     # Words before the address are a log's, or the line is no header at all: then only the id of a class proves that it is one.
     return found if found and (found["class_id"] or not found["before"].strip(_QUOTE)) else None
 
 
+def _for_people(line: re.Match[str]) -> str:
+    ids = f"[{line['vendor_id']}:{line['device_id']}]" if line["device_id"] else ""
+    return f"{line['slot']} {line['class']}: {line['vendor']} {line['device']} {ids}"
+
+
 def _device(header: re.Match[str], block: str) -> Device:
     name, *_ = _REMARK.split(header["name"] or "")
-    ids = _IDS.findall(name)
+    wrapped = _WRAPPED.match(block)
+    ids = _IDS.findall(name) or _IDS.findall(wrapped[1] if wrapped else "")
     vendor, device = (part.lower() for part in ids[-1]) if ids else (None, None)
     capable, status, modules = _CAPABLE.search(block), _STATUS.search(block), _MODULES.search(block)
     link = LinkState(

@@ -99,9 +99,11 @@ class Vm:
     def wait(self) -> None:
         """Wait until SSH answers and the drivers have found their devices."""
         end = time.monotonic() + SECONDS_TO_BOOT
-        while self.ssh("udevadm settle").status != 0:
+        while (ended := self.ssh("udevadm settle")).status != 0:
             assert self.process and self.process.poll() is None, "QEMU has ended"
-            assert time.monotonic() < end, f"no answer within {SECONDS_TO_BOOT} s; the console says: {self.console.read_text()}"
+            assert time.monotonic() < end, (
+                f"no answer within {SECONDS_TO_BOOT} s, but: {ended.text}; the console says: {self.console.read_text()}"
+            )
             time.sleep(1)
 
     def ssh(self, command: str, user: str = "root", timeout: float = 60) -> Ended:

@@ -110,6 +110,7 @@ def test_audio_switches_and_older_gpus_are_not_found(device: str) -> None:
     ("vendor", "device", "generation", "target"),
     [
         ("amd", "67df", "polaris", "gfx803"),
+        ("amd", "694e", "polaris", "gfx803"),
         ("amd", "66af", "vega20", "gfx906"),
         ("amd", "73bf", "rdna2", "gfx1030"),
         ("amd", "73f0", "rdna3", "gfx1102"),

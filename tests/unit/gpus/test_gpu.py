@@ -113,6 +113,7 @@ def test_a_note(device: Device, note: str) -> None:
     [
         replace(ARC, windows=((0, 16), (2, 16384))),
         ARC,
+        replace(ARC, windows=((0, 16),)),
         replace(GTX, windows=((1, 256),)),
         replace(GTX, driver="nvidia", modules=("nouveau", "nvidia")),
         replace(GTX, iommu_group=0),
@@ -184,9 +185,10 @@ def test_what_cannot_be_declared(words: str) -> None:
         declared(words, CATALOG)
 
 
-def test_only_one_gpu_is_declared_at_once() -> None:
+@pytest.mark.parametrize("words", [text("three-gpus-two-vendors"), "10de:1b06, 10de:2d04", "10de:1b06 10de:1b06"])
+def test_only_one_gpu_is_declared_at_once(words: str) -> None:
     with pytest.raises(ValueError, match="names several GPUs"):
-        declared(text("three-gpus-two-vendors"), CATALOG)
+        declared(words, CATALOG)
 
 
 def test_sysfs_counts_and_lspci_completes_it() -> None:

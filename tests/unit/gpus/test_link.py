@@ -101,6 +101,28 @@ def test_the_reason_has_the_numbers(device: Device, reason: str) -> None:
     assert judged(device).reason == reason
 
 
+@pytest.mark.parametrize(
+    ("speed", "load", "reason", "lost"),
+    [
+        (None, None, "how much is lost is not known", 0),
+        (2.5, None, "at least 3.0 GB/s are lost", 3),
+        (2.5, 98, "at least 3.0 GB/s are lost", 3),
+    ],
+)
+def test_no_more_is_said_to_be_lost_than_is_known(speed: float | None, load: int | None, reason: str, lost: float) -> None:
+    """The oldest lspci has no name for 16 GT/s."""
+    link = judged(replace(CARD, link=LinkState(4, 16, speed, None), load_percent=load))
+    assert link.verdict is Verdict.NARROW
+    assert reason in link.reason
+    assert link.lost_gb_s == lost
+
+
+def test_a_slow_link_whose_full_speed_is_not_shown_loses_nobody_knows_how_much() -> None:
+    link = judged(replace(CARD, link=LinkState(16, 16, 2.5, None), load_percent=98))
+    assert (link.verdict, link.lost_gb_s) == (Verdict.SLOW, 0)
+    assert "how much is lost is not known" in link.reason
+
+
 def test_a_port_of_which_no_link_is_seen_says_nothing() -> None:
     assert judged(card(width=4), replace(PORT, link=None)).port is None
 
@@ -162,7 +184,8 @@ def test_a_card_known_to_have_bridges_needs_its_upstream_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "upstream", "downstream"), [("1002", "1478", "1479"), ("8086", "4fa0", "4fa4"), ("8086", "e2ff", "e2f0")]
+    ("vendor", "upstream", "downstream"),
+    [("1002", "1478", "1479"), ("8086", "4fa0", "4fa4"), ("8086", "4fa1", "4fa4"), ("8086", "e2ff", "e2f0")],
 )
 @pytest.mark.parametrize("kinds", [(Port.UPSTREAM, Port.DOWNSTREAM), (None, None)])
 def test_ids_or_kinds_tell_the_upstream_port_of_a_card(

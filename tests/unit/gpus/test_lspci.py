@@ -56,6 +56,8 @@ def test_every_text_has_an_expectation() -> None:
         lambda printed: "".join(f"> > {line}\n" for line in printed.splitlines()),
         lambda printed: printed.replace("\t", "        "),
         lambda printed: printed.replace("\n", "\r\n"),
+        lambda printed: printed.replace(" ", "\u00a0"),
+        lambda printed: printed.replace(" controller", " \x1b[01;31m\x1b[Kcontroller\x1b[m\x1b[K"),
         lambda printed: (
             f"root@box:~# lspci -nnvv\n{printed}root@box:~# dmesg | tail -1\n[ 12.5] nvidia 0000:0e:00.0: enabling device\n"
         ),
@@ -64,7 +66,17 @@ def test_every_text_has_an_expectation() -> None:
         ),
         lambda printed: printed.replace("\n", "\n[   12.5] NVRM: GPU at 0000:02:00.0 has fallen off the bus.\n"),
     ],
-    ids=["indented", "quoted", "spaces", "crlf", "in a terminal", "after another device", "between lines of the kernel"],
+    ids=[
+        "indented",
+        "quoted",
+        "spaces",
+        "crlf",
+        "unbreakable",
+        "coloured",
+        "in a terminal",
+        "after another device",
+        "between lines of the kernel",
+    ],
 )
 def test_how_it_was_pasted_makes_no_difference(name: str, changed: Any) -> None:
     # A text that ends within a line is completed by whatever is put after it: that one has no other form.
@@ -117,6 +129,28 @@ def test_a_device_in_full() -> None:
 def test_kinds_of_ports(words: str, port: Port | None) -> None:
     (device,) = parse(f"00:01.0 PCI bridge [0604]: Intel Corporation Device [8086:a70d]\n\tCapabilities: [40] {words}\n")
     assert device.port is port
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_lines_for_programs_are_read_too(ids: bool) -> None:
+    """Those of lspci -mm, and with ids of -nnmm."""
+    with_ids = '01:00.0 "3D controller [0302]" "NVIDIA Corporation [10de]" "GP102GL [Tesla P40] [1b38]" -ra1 "NVIDIA [10de]" ""'
+    without = '01:00.0 "3D controller" "NVIDIA Corporation" "GP102GL [Tesla P40]" -ra1 "NVIDIA Corporation" "Device 11d9"'
+    number = ("10de", "1b38") if ids else (None, None)
+    name = "NVIDIA Corporation GP102GL [Tesla P40]"
+    assert parse(with_ids if ids else without) == [Device("0000:01:00.0", "0302", name, *number)]
+
+
+@pytest.mark.parametrize("quote", ["", "> "])
+def test_a_line_that_a_mail_has_wrapped_keeps_its_ids(quote: str) -> None:
+    line = f"{quote}01:00.0 VGA compatible controller [0300]: NVIDIA Corporation Device\n{quote}[10de:2d04] (rev a1)\n"
+    (device,) = parse(f"{line}{quote}\tSubsystem: Micro-Star International [1462:5354]\n")
+    assert (device.vendor_id, device.device_id) == ("10de", "2d04")
+
+
+def test_the_ids_of_a_subsystem_are_not_those_of_the_device() -> None:
+    (device,) = parse("01:00.0 VGA compatible controller: NVIDIA Corporation GP102\n\tSubsystem: Micro-Star [1462:5354]\n")
+    assert device.device_id is None
 
 
 def test_the_nearest_bridge_is_the_parent() -> None:
