@@ -24,7 +24,9 @@ from tests.conftest import Ended, run
 CACHE = Path("/var/cache/gpuquilt-vm")
 RECIPE = Path(__file__).with_name("image.sh")
 SECONDS_TO_MAKE = 15 * 60
-SECONDS_TO_BOOT = 5 * 60
+SECONDS_TO_BOOT = 150
+BOOTS = 2
+"""Emulated, one boot in many comes up without a network; the second one is not expected to."""
 COMMAND_LINE = "root=/dev/vda rw console=ttyS0 quiet mitigations=off"
 
 
@@ -79,6 +81,15 @@ class Vm:
 
     def start(self) -> None:
         """Boot it, and wait until it answers."""
+        for boot in range(BOOTS):
+            try:
+                return self._boot()
+            except TimeoutError:
+                if boot == BOOTS - 1:
+                    raise
+
+    def _boot(self) -> None:
+        """:raises TimeoutError: it does not answer, and is switched off"""
         self.port = free_port()
         host_key = (self.image / "host_key.pub").read_text()
         self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {host_key}")
@@ -97,13 +108,15 @@ class Vm:
             self.process.wait()
 
     def wait(self) -> None:
-        """Wait until SSH answers and the drivers have found their devices."""
+        """Wait until SSH answers and the drivers have found their devices.
+
+        :raises TimeoutError: that takes too long
+        """
         end = time.monotonic() + SECONDS_TO_BOOT
         while (ended := self.ssh("udevadm settle")).status != 0:
             assert self.process and self.process.poll() is None, "QEMU has ended"
-            assert time.monotonic() < end, (
-                f"no answer within {SECONDS_TO_BOOT} s, but: {ended.text}; the console says: {self.console.read_text()}"
-            )
+            if time.monotonic() > end:
+                raise TimeoutError(f"no answer but {ended.text!r}; the console says: {self.console.read_text()}")
             time.sleep(1)
 
     def ssh(self, command: str, user: str = "root", timeout: float = 60) -> Ended:
