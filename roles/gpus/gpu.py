@@ -194,7 +194,7 @@ def _notes(gpu: Gpu, device: Device) -> Iterator[str]:
     if gpu.compute_capability and version(gpu.compute_capability) < OLDEST_CAPABILITY:
         yield f"It is too old: its compute capability is {gpu.compute_capability}, and llama.cpp needs 5.0."
     if gpu.generation is None and gpu.vendor != "other" and not gpu.integrated:
-        yield "The catalog does not know it."
+        yield "It is in no entry of roles/gpus/catalog.yaml, so that nothing is known of it: update gpuquilt, or add it there."
 
 
 def _bottlenecks(gpu: Gpu, seen: Mapping[str, Device]) -> Iterator[str]:

@@ -100,7 +100,7 @@ def test_integrated(device: Device, integrated: bool) -> None:
         (replace(GTX, driver="nouveau", modules=("nvidiafb", "nouveau")), "NVIDIA's driver is not installed"),
         (replace(GTX, driver="vfio-pci"), "kept for a VM"),
         (replace(GTX, name="", device_id="1180"), "too old"),
-        (replace(GTX, name="", device_id="ffff"), "does not know it"),
+        (replace(GTX, name="", device_id="ffff"), "nothing is known of it"),
     ],
 )
 def test_a_note(device: Device, note: str) -> None:
