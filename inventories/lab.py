@@ -9,7 +9,7 @@ hypervisors = [
 # Workers lend their memory and processors: each runs an RPC server. A host is its name, and how it is reached.
 workers = [
     # That virtual machine. Root logs in with a key: your agent's, ~/.ssh/id_*, or the one that `ssh_key` names.
-    # `gpus` names the cards that it is to have, as `lspci -nn` prints them: it is planned for them before they are there.
+    # `gpus` names the cards that it is to have, as `lspci -nn` prints them on the hypervisor: it is planned for them beforehand.
     ("gpu-1080ti", {"ssh_hostname": "192.168.1.21", "ssh_user": "root", "gpus": ["GP102 [GeForce GTX 1080 Ti] [10de:1b06]"]}),
     # A laptop with an RTX 4080 Mobile. Its user logs in and uses sudo, which must not ask for a password.
     ("laptop", {"ssh_hostname": "192.168.1.22", "ssh_user": "me", "_sudo": True}),

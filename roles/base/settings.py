@@ -31,6 +31,9 @@ class RoleSettings(BaseModel):
 
 S = TypeVar("S", bound=RoleSettings)
 
+REASONS = {"string_pattern_mismatch": "it is not of that form", "list_type": "it is no list: put [ ] around it"}
+"""What pydantic says in words that are not a user's: its type of error → ours."""
+
 
 @dataclass(frozen=True)
 class HostData:
@@ -112,7 +115,7 @@ def _invalid_values(host: HostData, model: type[RoleSettings], error: Validation
         if problem["type"] == "missing":
             found.append(f"{host.name}: the setting {model.prefix}{name} is missing: {right}.")
         else:
-            why = problem["msg"].removeprefix("Value error, ").rstrip(".")
+            why = REASONS.get(problem["type"], problem["msg"].removeprefix("Value error, ").rstrip("."))
             found.append(f"{host.name}: {model.prefix}{name} = {problem['input']!r} is not valid ({why}): {right}.")
     return found
 

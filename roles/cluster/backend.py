@@ -12,6 +12,8 @@ from roles.gpus.gpu import Gpu, declared
 from roles.gpus.link import Verdict
 
 VFIO = "vfio-pci"
+BOUND = f"passed through to a virtual machine (bound to {VFIO})"
+TO_BE_BOUND = "to be passed through to a virtual machine"
 CPU: Backend = "cpu"
 NATIVE: dict[str, Backend] = {"nvidia": "cuda", "amd": "hip", "intel": "sycl"}
 """Vendor → the backend that is made for its GPUs; where GPUs of several compute, the first one decides."""
@@ -79,6 +81,7 @@ def select(seen: Sequence[Gpu], settings: Settings, works: bool, system: str, ca
         remarks.refusals.append(_nothing_for(backend, [*able, *(out.gpu for out in unable)]))
     elif works and settings.backend == "auto" and not gpus:
         remarks.refusals += _nothing_but(unable)
+        remarks.warnings += _all_away(left_out)
     return Selection(backend, gpus, tuple(sorted(left_out, key=lambda out: out.gpu.address or "")))
 
 
@@ -88,9 +91,9 @@ def _divide(seen: Sequence[Gpu], settings: Settings, remarks: Remarks) -> tuple[
     left_out: list[LeftOut] = []
     for gpu in seen:
         if gpu.driver == VFIO:
-            left_out.append(LeftOut(gpu, f"passed through to a virtual machine (bound to {VFIO})"))
+            left_out.append(LeftOut(gpu, BOUND))
         elif gpu.address in settings.passthrough:
-            left_out.append(LeftOut(gpu, "to be passed through to a virtual machine"))
+            left_out.append(LeftOut(gpu, TO_BE_BOUND))
             remarks.steps.append(f"bind {gpu.address} to {VFIO}")
             if gpu.driver:
                 remarks.reboots.append(f"{gpu.driver} holds {gpu.address}, which is to be bound to {VFIO}")
@@ -182,6 +185,17 @@ def _unsupported(gpu: Gpu, catalog: Catalog) -> str:
     age = "too old" if last else "not supported yet"
     capability = gpu.compute_capability or "unknown"
     return f"{age}: no CUDA toolkit of the catalog compiles for {gpu.generation} (compute capability {capability})"
+
+
+def _all_away(left_out: Iterable[LeftOut]) -> list[str]:
+    """A hypervisor that was put among the workers by mistake must be told from one that is to lend its processors."""
+    away = [out.gpu for out in left_out if out.reason in (BOUND, TO_BE_BOUND)]
+    if not away:
+        return []
+    return [
+        f"{titles(away)} belongs to virtual machines, so the processors compute here: take the host out of `workers` if only its"
+        ' virtual machines are to work, or set `backend = "cpu"`.'
+    ]
 
 
 def _nothing_for(backend: Backend, gpus: Sequence[Gpu]) -> str:

@@ -208,11 +208,15 @@ def host_problems(name: str, machine: Machine, wants_sudo: bool, serves: bool = 
             f"it has a user `{USER}` already, whose home is {machine.account}: rename it, our services run as {USER}."
         )
     if machine.architecture != "x86_64":
-        problems.append(f"its architecture is {machine.architecture or 'unknown'}: only x86_64 is supported.")
+        problems.append(
+            f"its architecture is {machine.architecture or 'unknown'}: only x86_64 is supported, so take the host out."
+        )
     elif serves and machine.cpu_level == "v1":
         problems.append("its CPU is older than the level x86-64-v2 (no SSE4.2), too old for llama.cpp: take the host out.")
     if machine.os_id not in DISTRIBUTIONS:
-        problems.append(f"it runs {machine.os_name or 'an unknown system'}: only Debian and Ubuntu are supported.")
+        problems.append(
+            f"it runs {machine.os_name or 'an unknown system'}: only Debian and Ubuntu are supported, so take the host out."
+        )
     if not machine.systemd:
         problems.append("its PID 1 is not systemd, so services could not be installed: boot it with systemd.")
     return [f"{name}: {problem}" for problem in problems]

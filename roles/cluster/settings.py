@@ -38,7 +38,9 @@ def _as_text(value: object) -> object:
 
 _Architecture = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{1,2}[af]?(-real|-virtual)?$")]
 _PciAddress = Annotated[
-    str, StringConstraints(pattern=r"^([0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"), AfterValidator(_with_domain)
+    str,
+    StringConstraints(pattern=r"(?i)^([0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$", to_lower=True),
+    AfterValidator(_with_domain),
 ]
 
 
@@ -65,18 +67,19 @@ class Settings(RoleSettings):
     )
     gpus: list[Annotated[str, AfterValidator(_names_a_gpu)]] = Field(
         [],
-        description="GPUs of this host, one by one, that it does not show yet (a virtual machine that has not got its card, a"
-        " host that is off); each as `lspci -nn` prints it, or its id, e.g. 10de:1b06, or its chip, e.g. GP102",
+        description="GPUs that this host does not show yet, because a virtual machine has not got its card: a list with one text"
+        " for each, such as ['10de:1b06']; it is what `lspci -nn` prints of the card on the machine that has it, as a rule the"
+        " hypervisor: the whole line, or its id, or its chip, e.g. GP102; what it is sold as, e.g. RTX 4080, may be several chips",
     )
     passthrough: list[_PciAddress] = Field(
         [],
-        description="PCI addresses of GPUs of this host that belong to virtual machines, as lspci prints them, e.g. 0e:00.0: they"
-        " are left out of what this host computes with",
+        description="GPUs of this host that belong to virtual machines and do not compute here: a list of PCI addresses, such as"
+        " ['0e:00.0'], which begin the lines that `lspci` prints on this host",
     )
     backend: Literal["auto", Backend] = Field(
         "auto",
-        description="what computes on this host: cpu, cuda, sycl, hip or vulkan; auto: what its GPUs are made for, the processors"
-        " where there is none, and on a head that is no worker",
+        description="what computes on this host: cuda (NVIDIA), hip (AMD), sycl (Intel), vulkan (any of them) or cpu; auto: what"
+        " its GPUs are made for, the processors where there is none, and on a head that is no worker",
     )
     driver: Annotated[Literal["auto", "unmanaged"] | int, PlainValidator(_branch)] = Field(
         "auto",

@@ -92,8 +92,7 @@ def declared(text: str, catalog: Catalog) -> Gpu:
     devices = displays if printed else _described(text.strip(), catalog)
     gpus = [gpu for gpu, chips in (_identify(device, catalog) for device in devices) if chips]
     if len(gpus) != 1:
-        what = "several GPUs" if gpus else "no GPU that the catalog knows"
-        raise ValueError(f"{text!r} names {what}: give one line that lspci -nn prints, or its id, e.g. 10de:1b06.")
+        raise ValueError("it names several GPUs" if gpus else "it names no chip and no id that the catalog knows")
     return gpus[0]
 
 

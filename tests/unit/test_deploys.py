@@ -71,7 +71,7 @@ def test_every_fault_in_settings_and_hosts_is_found_at_once(tmp_path: Path) -> N
         r"@fake/w1: commit = '2222222' is not valid \(.*\): the llama.cpp commit that every host runs: all 40 hex.*\.",
         r"@fake/w2: there is no setting 'rpc_prot': did you mean 'rpc_port'\?",
         r"@fake/w2: http_port = 'eighty' is not valid \(.*\): the TCP port .*\.",
-        r"@fake/w2: endpoints = 'w1:50052' is not valid \(Input should be a valid list\): .* each as host:port .*\.",
+        r"@fake/w2: endpoints = 'w1:50052' is not valid \(it is no list: put \[ \] around it\): .* each as host:port .*\.",
         r"@fake/head: endpoints = '\[2001:db8::1\]:50052' is not valid \(it is IPv6, .*\): .* each as host:port .*\.",
         r"@fake/head: endpoints = ':50052' is not valid \(it has no host\): .*\.",
         r"@fake/head: endpoints = '192.0.2.12:0' is not valid \(it has no port from 1 to 65535\): .*\.",
@@ -117,7 +117,7 @@ def test_every_fault_of_the_cluster_is_found_at_once(tmp_path: Path) -> None:
         run,
         r"@fake/lost: it is in no group that we know: put it into `workers`, `heads` or `hypervisors`, or take it out\.",
         r"inventory: `commit` differs between hosts \(.*\): every host runs the same one, so set it for the group `all`\.",
-        r"@fake/w2: its architecture is aarch64: only x86_64 is supported\.",
+        r"@fake/w2: its architecture is aarch64: only x86_64 is supported, so take the host out\.",
         r"@fake/head: endpoint '@fake/w1:50052' is listed twice: take one out, .*\.",
         r"@fake/head: endpoint 'w9:50052' names no worker of this inventory .*\.",
     )

@@ -119,13 +119,17 @@ def test_a_value_out_of_range_is_named() -> None:
 
 def test_a_short_commit_is_named() -> None:
     (problem,) = problems(host(commit="0123456"))
-    assert problem.startswith("w1: commit = '0123456' is not valid (")
-    assert problem.endswith("): all 40 hexadecimal digits.")
+    assert problem == "w1: commit = '0123456' is not valid (it is not of that form): all 40 hexadecimal digits."
 
 
 def test_a_wrong_element_of_a_list_is_named_by_its_key() -> None:
     (problem,) = problems(host(commit=COMMIT, endpoints=["w1:50052", 7]))
     assert problem.startswith("w1: endpoints = 7 is not valid (")
+
+
+def test_one_value_in_place_of_a_list_is_named() -> None:
+    (problem,) = problems(host(commit=COMMIT, endpoints="w1:50052"))
+    assert problem.startswith("w1: endpoints = 'w1:50052' is not valid (it is no list: put [ ] around it): ")
 
 
 def test_what_a_role_refuses_reads_as_one_sentence() -> None:

@@ -211,6 +211,16 @@ def test_what_is_seen_and_not_declared_is_planned_and_warned_about() -> None:
 
 
 @pytest.mark.parametrize("away", [{"driver_of_gpus": "vfio-pci"}, {"passthrough": ["01:00.0"]}])
+def test_a_hypervisor_among_the_workers_is_warned_about(away: dict[str, Any]) -> None:
+    (warning,) = planned(gpu_worker(PASCAL, **away)).warnings
+    assert warning == (
+        "w1: 0000:01:00.0 NVIDIA Corporation GP102 [GeForce GTX 1080 Ti] belongs to virtual machines, so the processors compute"
+        ' here: take the host out of `workers` if only its virtual machines are to work, or set `backend = "cpu"`.'
+    )
+    assert planned(gpu_worker(PASCAL, backend="cpu", **away)).warnings == ()
+
+
+@pytest.mark.parametrize("away", [{"driver_of_gpus": "vfio-pci"}, {"passthrough": ["01:00.0"]}])
 def test_a_gpu_that_is_passed_through_and_wanted_is_refused(away: dict[str, Any]) -> None:
     assert refusals_of(gpu_worker(PASCAL, gpus=["10de:1b06"], **away)) == [
         "w1: 0000:01:00.0 NVIDIA Corporation GP102 [GeForce GTX 1080 Ti] is declared in `gpus` and belongs to a virtual machine"

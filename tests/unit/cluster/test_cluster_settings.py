@@ -39,10 +39,12 @@ def test_a_commit_and_a_network_are_enough() -> None:
         ("endpoints", [7], "each as host:port"),
         ("endpoints", [":50052"], "each as host:port"),
         ("cmake_options", {"A=1; touch /tmp/x; #": "ON"}, "a dictionary such as"),
-        ("backend", "metal", "what computes on this host: cpu, cuda, sycl, hip or vulkan"),
-        ("gpus", ["GTX"], "or its id, e.g. 10de:1b06"),
-        ("gpus", "GP102", "GPUs of this host, one by one"),
-        ("passthrough", ["0e:00"], "as lspci prints them, e.g. 0e:00.0"),
+        ("backend", "metal", "cuda (NVIDIA), hip (AMD), sycl (Intel), vulkan (any of them) or cpu"),
+        ("gpus", ["RTX 4080"], "what `lspci -nn` prints of the card on the machine that has it, as a rule the hypervisor"),
+        ("gpus", ["10de:1b06 10de:2d04"], "it names several GPUs"),
+        ("gpus", "GP102", "a list with one text for each, such as ['10de:1b06']"),
+        ("passthrough", ["0e:00"], "such as ['0e:00.0'], which begin the lines that `lspci` prints on this host"),
+        ("passthrough", ["10de:1b06"], "a list of PCI addresses"),
         ("driver", "newest", "the branch of NVIDIA's driver, e.g. 580"),
         ("driver", "580.95", "the branch of NVIDIA's driver, e.g. 580"),
         ("driver_source", "debian", "distribution (its own packages)"),
@@ -66,8 +68,8 @@ def test_a_bad_value_is_answered_with_key_value_and_what_would_be_right(key: str
 
 
 def test_an_address_without_a_domain_is_in_the_first_one() -> None:
-    settings = Settings(**GOOD, passthrough=["0e:00.0", "0001:83:00.0"])
-    assert settings.passthrough == ["0000:0e:00.0", "0001:83:00.0"]
+    settings = Settings(**GOOD, passthrough=["0e:00.0", "0001:83:00.0", "0F:00.0"])
+    assert settings.passthrough == ["0000:0e:00.0", "0001:83:00.0", "0000:0f:00.0"]
 
 
 @pytest.mark.parametrize("key", ["commit", "network"])

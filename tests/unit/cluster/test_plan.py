@@ -189,7 +189,7 @@ REFUSALS: dict[str, tuple[list[Any], list[str]]] = {
     ),
     "another architecture": (
         [host("w1", ["workers"], machine("192.0.2.11", architecture="aarch64", cpu_level="v1")), head()],
-        ["w1: its architecture is aarch64: only x86_64 is supported."],
+        ["w1: its architecture is aarch64: only x86_64 is supported, so take the host out."],
     ),
     "an ancient CPU": (
         [host("w1", ["workers"], machine("192.0.2.11", cpu_level="v1")), head()],
@@ -197,7 +197,7 @@ REFUSALS: dict[str, tuple[list[Any], list[str]]] = {
     ),
     "another distribution": (
         [host("w1", ["workers"], machine("192.0.2.11", os_id="arch", os_name="Arch Linux")), head()],
-        ["w1: it runs Arch Linux: only Debian and Ubuntu are supported."],
+        ["w1: it runs Arch Linux: only Debian and Ubuntu are supported, so take the host out."],
     ),
     "no systemd": (
         [host("w1", ["workers"], machine("192.0.2.11", systemd=False)), head()],

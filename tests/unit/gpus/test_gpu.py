@@ -181,7 +181,7 @@ def test_what_can_be_declared(words: str, generation: str, device_id: str | None
     ],
 )
 def test_what_cannot_be_declared(words: str) -> None:
-    with pytest.raises(ValueError, match="names no GPU that the catalog knows: give one line that lspci -nn prints"):
+    with pytest.raises(ValueError, match="names no chip and no id that the catalog knows"):
         declared(words, CATALOG)
 
 

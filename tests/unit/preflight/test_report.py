@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from roles.cluster.plan import Host, Plan
+from roles.cluster.switch import planned_units
 from roles.gpus.driver import Drivers, Nvidia
 from roles.preflight.report import report
 from tests.unit.cluster.examples import ADA, BLACKWELL, PASCAL, gpu_worker, gpus, host, loaded, machine, plan_of
@@ -52,8 +53,11 @@ def printed(plan: Plan, hosts: Sequence[Host], steps: Mapping[str, Sequence[str]
 
 
 def steps(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """The same on all hosts."""
-    return {name: (f"build {there.release}", f"switch to {there.release}") for name, there in plan.hosts.items()}
+    """What a host that has nothing yet gets."""
+    return {
+        name: (f"build {there.release}", f"switch to {there.release}", *(f"start {unit}" for unit in planned_units(there)))
+        for name, there in plan.hosts.items()
+    }
 
 
 @pytest.mark.parametrize(("name", "hosts"), [("reference-lab", lab()), ("refused", mixed())])
