@@ -124,10 +124,12 @@ def _with_declared(
             )
         else:
             unseen.append(wanted)
-            remarks.warnings.append(f"{title(wanted)} is declared in `gpus` and is not seen: it is planned for all the same.")
+            remarks.warnings.append(
+                f"{title(wanted)} is declared in `gpus` and is not seen: pass it through to this host, or take it out of `gpus`."
+            )
     for gpu in undeclared:
         if settings.gpus and gpu.vendor in NATIVE and not gpu.integrated:
-            remarks.warnings.append(f"{title(gpu)} is seen and is not declared in `gpus`: it is planned for all the same.")
+            remarks.warnings.append(f"{title(gpu)} is seen and is not declared in `gpus`: add it there, or leave `gpus` out.")
     return own + unseen
 
 

@@ -69,7 +69,7 @@ class Settings(RoleSettings):
         [],
         description="GPUs that this host does not show yet, because a virtual machine has not got its card: a list with one text"
         " for each, such as ['10de:1b06']; it is what `lspci -nn` prints of the card on the machine that has it, as a rule the"
-        " hypervisor: the whole line, or its id, or its chip, e.g. GP102; what it is sold as, e.g. RTX 4080, may be several chips",
+        " hypervisor: the whole line, or its id, or its chip, e.g. GP102; a product such as RTX 4080 can be several chips",
     )
     passthrough: list[_PciAddress] = Field(
         [],

@@ -179,7 +179,9 @@ def test_an_address_without_a_gpu_is_warned_about() -> None:
 def test_a_declared_gpu_is_planned_for_before_it_is_seen() -> None:
     plan = planned(gpu_worker(system="debian12", gpus=["GP102"]))
     assert plan.hosts["w1"].compute.architectures == ("61-real",)
-    assert plan.warnings == ("w1: GP102 is declared in `gpus` and is not seen: it is planned for all the same.",)
+    assert plan.warnings == (
+        "w1: GP102 is declared in `gpus` and is not seen: pass it through to this host, or take it out of `gpus`.",
+    )
 
 
 @pytest.mark.parametrize("text", [PASCAL, "10de:1b06", "GP102"])
@@ -206,7 +208,7 @@ def test_what_is_seen_and_not_declared_is_planned_and_warned_about() -> None:
     assert len(plan.machines["w1"].gpus) == 2
     assert plan.warnings[0] == (
         "w1: 0000:03:00.0 NVIDIA Corporation AD102 [GeForce RTX 4090] is seen and is not declared in `gpus`:"
-        " it is planned for all the same."
+        " add it there, or leave `gpus` out."
     )
 
 
