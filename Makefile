@@ -36,7 +36,7 @@ help:
 	@echo "make sandbox       three machines on this computer, made into one endpoint, and a question to it (root)"
 	@echo "make sandbox-down  remove them again (root)"
 	@echo "make test          everything that is tested in an hour; the sandbox stays up, sandbox-down removes it (root)"
-	@echo "make test-unit     what needs no machine, in seconds"
+	@echo "make test-unit     what needs no machine, in a minute or two"
 	@echo "make test-long     what takes longer than its share of an hour (root)"
 	@echo "make lint          style and types"
 	@echo "make docs          write the generated parts of README.md anew"
