@@ -12,13 +12,13 @@ from tests.sandbox.conftest import INVENTORY, NEW, OLD, Machine, Sandbox, invent
 
 PREFLIGHT = "deploys/preflight.py"
 
-ITS_OWN = ("/run", "/var/log", "/var/lib/systemd", "/var/lib/apt", "/var/cache/apt")
-"""What a machine changes by itself: sessions, journal, records of logins, stamps of timers, apt's daily look for updates."""
+ITS_OWN = ("/run", "/var/log", "/var/lib/systemd", "/var/lib/apt", "/var/cache/apt", "/var/backups")
+"""What a machine changes by itself: sessions, journal, logins, stamps of timers, apt's daily look for updates, dpkg's copies."""
 
 SNAPSHOTS = {
-    # A changed content changes at least one of the two times.
+    # A changed content changes at least one of the two times; the second one of a folder changes when overlayfs reads it.
     "files": f"find / -xdev \\( -path {' -o -path '.join(ITS_OWN)} \\) -prune"
-    " -o -printf '%p %y %s %m %u:%g %T@ %C@ %l\\n' | sort",
+    " -o -type d -printf '%p %y %m %u:%g %T@\\n' -o -printf '%p %y %s %m %u:%g %T@ %C@ %l\\n' | sort",
     "temporary files": "ls -AR /tmp /var/tmp /dev/shm",
     "packages": "dpkg-query -W",
     "unit files": "systemctl list-unit-files --plain --no-legend",
