@@ -71,7 +71,7 @@ class Machine:
 
     def wait(self) -> str:
         """What is seen when the unit runs no more."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while (seen := self.look()).startswith("running"):
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -97,7 +97,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
 
 
 def wait_for(path: Path) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not path.exists():
         assert time.monotonic() < until
         time.sleep(0.05)
