@@ -26,7 +26,7 @@ is-active)
     [ $state = active ] ;;
 stop)
     echo stop >>"$UNITS/calls"
-    kill -9 "-$pid"
+    kill -9 "$pid" "-$pid"
     while runs; do sleep 0.05; done ;;
 esac
 """
@@ -80,7 +80,8 @@ class Machine:
     def kill(self) -> None:
         """As a power cut, or the kernel when memory is short."""
         pid = int((self.units / UNIT).read_text())
-        subprocess.run(["kill", "-9", "--", f"-{pid}"], check=False, stderr=subprocess.DEVNULL)
+        # By itself as well, since it may not have made its group yet.
+        subprocess.run(["kill", "-9", "--", str(pid), f"-{pid}"], check=False, stderr=subprocess.DEVNULL)
 
     @property
     def calls(self) -> list[str]:
