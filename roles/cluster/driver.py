@@ -11,7 +11,7 @@ from typing import Literal
 from roles.cluster.backend import VFIO, title, titles
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
-from roles.gpus.catalog import Branch, Catalog, Distribution, DriverOffer, Flavour, Generation, OpenModule, Toolkit
+from roles.gpus.catalog import Branch, Catalog, Distribution, DriverOffer, Flavour, Generation, OpenModule, Toolkit, numbers
 from roles.gpus.driver import Drivers
 from roles.gpus.gpu import Gpu
 
@@ -80,11 +80,6 @@ class Ground:
 
     def generation(self, gpu: Gpu) -> Generation:
         return self.catalog.generations[gpu.generation or ""]
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """A version that can be compared with another."""
-    return tuple(int(digits) for digits in re.findall(r"\d+", version))
 
 
 def present(drivers: Drivers) -> Driver | None:

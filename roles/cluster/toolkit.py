@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from roles.cluster.backend import titles
-from roles.cluster.driver import numbers
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
-from roles.gpus.catalog import Backend, Catalog, Images, Toolkit
+from roles.gpus.catalog import Backend, Catalog, Images, Toolkit, numbers
 from roles.gpus.gpu import Gpu
 
 GRAPHS_FROM = "7.0"

@@ -167,7 +167,7 @@ class Distribution(Entry):
         """
         found = re.fullmatch(r"([0-9]+\.[0-9]+).*?-((?:cloud-|rt-)?[a-z][a-z0-9]*)", release)
         kernel = found[2] if found else self.kernel
-        if found and kernel == self.kernel and self.kernel_version and version(found[1]) > version(self.kernel_version):
+        if found and kernel == self.kernel and self.kernel_version and numbers(found[1]) > numbers(self.kernel_version):
             kernel += self.newer_kernel or ""
         full = (name.format(kernel=kernel) for name in names)
         return tuple(self.renamed.get(name, name) for name in full)
@@ -210,9 +210,9 @@ class Catalog(BaseModel):
         return min(holding, key=lambda found: len(found[0]))[1:] if holding else None
 
 
-def version(text: Version) -> tuple[int, ...]:
-    """A version in numbers, to be compared with others."""
-    return tuple(int(part) for part in text.split("."))
+def numbers(text: str) -> tuple[int, ...]:
+    """A version that can be compared with another."""
+    return tuple(int(digits) for digits in re.findall(r"\d+", text))
 
 
 def span(ids: IdRange) -> range:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-Flavour = Literal["open", "proprietary"]
+from roles.gpus.catalog import Flavour
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from roles.gpus.catalog import Catalog, Chips, version
+from roles.gpus.catalog import Catalog, Chips, numbers
 from roles.gpus.link import Link, gb_s, judge, upstream_port
 from roles.gpus.lspci import parse
 from roles.gpus.pci import Device, Port, above, slot, vendor
@@ -190,7 +190,7 @@ def _notes(gpu: Gpu, device: Device) -> Iterator[str]:
     if gpu.iommu_neighbours:
         others = ", ".join(gpu.iommu_neighbours)
         yield f"It shares IOMMU group {gpu.iommu_group} with {others}: they go to a VM together or not at all."
-    if gpu.compute_capability and version(gpu.compute_capability) < OLDEST_CAPABILITY:
+    if gpu.compute_capability and numbers(gpu.compute_capability) < OLDEST_CAPABILITY:
         yield f"It is too old: its compute capability is {gpu.compute_capability}, and llama.cpp needs 5.0."
     if gpu.generation is None and gpu.vendor != "other" and not gpu.integrated:
         yield "It is in no entry of roles/gpus/catalog.yaml, so that nothing is known of it: update gpuquilt, or add it there."

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from roles.gpus.pci import Device, LinkState, Port, combined, with_parents
+from roles.gpus.pci import ALL_ONES, Device, LinkState, Port, combined, with_parents
 
 _CLASSES = {
     "VGA compatible controller": "0300",
@@ -33,9 +33,6 @@ _PORTS = {
     "PCI/PCI-X to PCI-Express Bridge": Port.BRIDGE,
 }
 _MIB = {"": 1 / 1024**2, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
-
-ALL_ONES = 63
-"""The width that a link has whose register reads all ones; no real link has so many lanes."""
 
 _HEADER = re.compile(
     r"(?P<before>.*?)(?<![0-9a-f.])(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<slot>[0-9a-f]{2}:[01][0-9a-f]\.[0-7])[ \t]+"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from roles.gpus.driver import Drivers, Flavour, Nvidia, NvidiaGpu
+from roles.gpus.catalog import Flavour
+from roles.gpus.driver import Drivers, Nvidia, NvidiaGpu
 
 FIELDS = (
     "pci.bus_id",
@@ -141,7 +142,8 @@ def _running(text: str) -> tuple[str, Flavour | None]:
 
 def _flavour(license_: str) -> Flavour | None:
     """The licence of the module file tells its flavour (nv.c of NVIDIA's open kernel modules)."""
-    return {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}.get(license_)  # type: ignore[return-value]
+    flavours: dict[str, Flavour] = {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}
+    return flavours.get(license_)
 
 
 def _gpu(line: str) -> tuple[str, NvidiaGpu] | None:

@@ -16,6 +16,9 @@ _NAMES = (
     (re.compile("Intel "), "intel"),
 )
 
+ALL_ONES = 63
+"""The width of a link whose register reads all ones; no real link has so many lanes."""
+
 
 class Port(StrEnum):
     """What a PCI Express device is on its link, as its Express capability says."""

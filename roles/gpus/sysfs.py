@@ -11,15 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from roles.gpus.pci import Device, LinkState
+from roles.gpus.pci import ALL_ONES, Device, LinkState
 
 ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 MEMORY_WINDOW = 0x200
 """IORESOURCE_MEM of include/linux/ioport.h."""
 MIB = 2**20
-ALL_ONES = 63
-"""The width of a link whose register reads all ones."""
-
 SELECT = r"""
 want() { case " $wanted " in *" $1 "*) ;; *) wanted="$wanted $1" ;; esac; }
 asleep() { read -r status <"$1/power/runtime_status" && case $status in suspend*) true ;; *) false ;; esac; }

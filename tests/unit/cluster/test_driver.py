@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from roles.cluster.driver import Driver, numbers
+from roles.cluster.driver import Driver
 from roles.cluster.plan import Host, Plan, make_plan
 from roles.cluster.provision import MachinePlan
-from roles.gpus.catalog import load
+from roles.gpus.catalog import load, numbers
 from roles.gpus.driver import Drivers, Nvidia
 from tests.unit.cluster.examples import (
     ADA,

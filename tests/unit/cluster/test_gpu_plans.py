@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.cluster.driver import Driver, numbers
+from roles.cluster.driver import Driver
 from roles.cluster.plan import Plan, as_data, make_plan
-from roles.gpus.catalog import OpenModule, load
+from roles.gpus.catalog import OpenModule, load, numbers
 from roles.gpus.driver import Drivers, Nvidia
 from tests.unit.cluster.examples import ADA, ARC, BLACKWELL, INTEGRATED, KEPLER, NAVI, PASCAL, TODAY, TURING, gpu_worker, head
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from roles.base.documentation import branches
-from roles.gpus.catalog import Catalog, Chips, Generation, OpenModule, load, span, version
+from roles.gpus.catalog import Catalog, Chips, Generation, OpenModule, load, numbers, span
 
 CATALOG = load()
 NVIDIA = {key: generation for key, generation in CATALOG.generations.items() if generation.vendor == "nvidia"}
@@ -173,7 +173,7 @@ def test_the_readme_says_which_branches_drive_a_generation(generation: str, word
 
 
 def test_versions_are_compared_by_number() -> None:
-    assert version("9.0") < version("10.0")
+    assert numbers("9.0") < numbers("10.0")
 
 
 def test_the_whole_catalog_is_read() -> None:
