@@ -8,7 +8,13 @@ from pyinfra.api import deploy
 
 from roles.cluster import operations
 from roles.cluster.operations import Ready
+from roles.cluster.provision import MachinePlan
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+
+
+@deploy("Reboot")
+def reboot(machine: MachinePlan) -> None:
+    """Reboot what cannot go on without it, one host at a time, or stop there; see the setting `reboot`."""
 
 
 @deploy("Switch")

@@ -32,6 +32,7 @@ from roles.base.machine import Machine
 from roles.base.settings import HostData, HostSettings, RoleSettings, once, read_settings
 from roles.cluster.facts import SeenFact
 from roles.cluster.plan import SERVING, Host, HostPlan, Plan, group_problems, host_problems, machine_refusals, make_plan
+from roles.cluster.provision import MachinePlan
 from roles.cluster.settings import Settings
 from roles.cluster.switch import Switch, foreign_units
 from roles.gpus.catalog import load
@@ -39,6 +40,7 @@ from roles.gpus.driver import Drivers
 from roles.gpus.facts import DriversFact, LspciFact, PciFact
 from roles.gpus.gpu import Gpu
 from roles.gpus.host import see
+from roles.gpus.pci import Device
 
 T = TypeVar("T")
 
@@ -46,7 +48,10 @@ EPOCH = "SOURCE_DATE_EPOCH"
 """The variable that makes a plan the same on another day."""
 
 Check = Callable[[HostPlan, HostSettings], list[str]]
-"""A role's own look at one host (its facts are at hand): what is wrong with it, one sentence each."""
+"""A role's own look at a host that is to run something (its facts are at hand): what is wrong with it, one sentence each."""
+
+MachineCheck = Callable[[MachinePlan, HostSettings], list[str]]
+"""The same for every host, hypervisors too."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +75,17 @@ _warned: WeakSet[State] = WeakSet()
 _one_at_a_time = BoundedSemaphore()
 
 
-def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> Look:
+def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = (), machine_checks: Sequence[MachineCheck] = ()) -> Look:
     """Look at all hosts of the inventory, once per run, and say what is not good and no reason to stop.
 
+    A second call in the same run gives what the first one found: what it is called with counts only the first time.
+
     :param models: the settings of all roles that the deploy uses
-    :param checks: what roles want to know before the first change
+    :param checks: what roles want to know before the first change, of the hosts that are to run something
+    :param machine_checks: likewise of every host
     :raises PyinfraError: with every reason against the run, one a line
     """
-    found = examine(models, checks)
+    found = examine(models, checks, machine_checks)
     if found.plan.refusals:
         raise PyinfraError("nothing was changed, because:\n" + "\n".join(f"    {line}" for line in found.plan.refusals))
     state = ctx_state.get()
@@ -88,13 +96,15 @@ def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> 
     return found
 
 
-def examine(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = ()) -> Look:
+def examine(
+    models: Sequence[type[RoleSettings]], checks: Sequence[Check] = (), machine_checks: Sequence[MachineCheck] = ()
+) -> Look:
     """The same as `look`, with the reasons against the run among what was found."""
     state = ctx_state.get()
     with _one_at_a_time:
         if state not in _looks:
             try:
-                _looks[state] = _look(state, [Settings, *models], checks)
+                _looks[state] = _look(state, [Settings, *models], checks, machine_checks)
             except PyinfraError as error:
                 _looks[state] = error
     return _made(state)
@@ -123,7 +133,9 @@ def foreign_keys() -> frozenset[str]:
     return frozenset(key for connector in connectors for key in connector.data_meta) | {key for key, _ in all_global_arguments()}
 
 
-def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[Check]) -> Look:
+def _look(
+    state: State, models: Sequence[type[RoleSettings]], checks: Sequence[Check], machine_checks: Sequence[MachineCheck]
+) -> Look:
     wrong = _typed_wrongly(state)
     if wrong:
         return Look(Plan(refusals=tuple(once(wrong))))
@@ -142,7 +154,7 @@ def _look(state: State, models: Sequence[type[RoleSettings]], checks: Sequence[C
         refusals += machine_refusals(plan.machines)
     switch = Switch(plan)
     if not refusals:
-        refusals = _checked(state, switch, settings, checks)
+        refusals = _checked_machines(state, plan, settings, machine_checks) + _checked(state, switch, settings, checks)
     return Look(replace(plan, refusals=tuple(once(refusals))), settings, hosts, switch)
 
 
@@ -157,10 +169,11 @@ class _Sight:
     wants_sudo: bool
     gpus: tuple[Gpu, ...]
     drivers: Drivers
+    devices: tuple[Device, ...]
 
     def host(self, data: HostData, settings: Settings) -> Host:
         """The host for the plan."""
-        return Host(data.name, data.groups, settings, self.machine, self.wants_sudo, self.gpus, self.drivers)
+        return Host(data.name, data.groups, settings, self.machine, self.wants_sudo, self.gpus, self.drivers, self.devices)
 
 
 def _sight(host: PyinfraHost) -> _Sight:
@@ -170,7 +183,7 @@ def _sight(host: PyinfraHost) -> _Sight:
     sudo = wants_sudo and machine.sudo == "yes"
     pci, lspci = host.get_fact(PciFact, _sudo=sudo), host.get_fact(LspciFact, _sudo=sudo)
     drivers = host.get_fact(DriversFact, _sudo=sudo)
-    return _Sight(machine, wants_sudo, tuple(see(pci, lspci, drivers, load())), drivers)
+    return _Sight(machine, wants_sudo, tuple(see(pci, lspci, drivers, load())), drivers, tuple(pci))
 
 
 def _today() -> date:
@@ -192,6 +205,17 @@ def _checked(state: State, switch: Switch, settings: Mapping[str, HostSettings],
         return problems + [line for check in checks for line in check(plan, settings[host.name])]
 
     return [f"{name}: {line}" for name, lines in ask_hosts(state, ask, switch.plan.hosts).items() for line in lines]
+
+
+def _checked_machines(
+    state: State, plan: Plan, settings: Mapping[str, HostSettings], checks: Sequence[MachineCheck]
+) -> list[str]:
+    """What speaks against the plan on any host."""
+
+    def ask(host: PyinfraHost) -> list[str]:
+        return [line for check in checks for line in check(plan.machines[host.name], settings[host.name])]
+
+    return [f"{name}: {line}" for name, lines in ask_hosts(state, ask, plan.machines).items() for line in lines]
 
 
 def _unsafe_arguments(data: Iterable[HostData]) -> list[str]:

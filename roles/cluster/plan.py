@@ -20,6 +20,7 @@ from roles.cluster.toolkit import ComputePlan, Computing, graphs, plan_compute
 from roles.gpus.catalog import Catalog
 from roles.gpus.driver import Drivers
 from roles.gpus.gpu import Gpu
+from roles.gpus.pci import Device
 
 WORKERS = "workers"
 HEADS = "heads"
@@ -36,6 +37,7 @@ class Host:
     """What the plan is made from, for one host.
 
     :param gpus: its GPUs, as they were seen
+    :param devices: its PCI devices, as far as they were looked at
     :param drivers: what drives them, as it was seen
     """
 
@@ -46,6 +48,7 @@ class Host:
     wants_sudo: bool
     gpus: tuple[Gpu, ...] = ()
     drivers: Drivers = field(default_factory=Drivers)
+    devices: tuple[Device, ...] = ()
 
     @property
     def serves(self) -> bool:
@@ -305,7 +308,8 @@ def _endpoints(hosts: list[Host], addresses: Mapping[str, IPv4Address]) -> tuple
 def _provision(host: Host, today: date, catalog: Catalog) -> Provision:
     # On a hypervisor that is nothing else nothing computes, whatever the inventory says for all hosts.
     settings = host.settings if host.serves else host.settings.model_copy(update={"backend": "auto"})
-    return provision(host.gpus, host.drivers, settings, WORKERS in host.groups, host.system, today, catalog)
+    works = WORKERS in host.groups
+    return provision(host.gpus, host.devices, host.drivers, settings, works, host.system, today, catalog)
 
 
 def _compute(serving: list[Host], provisions: Mapping[str, Provision], catalog: Catalog) -> dict[str, ComputePlan]:

@@ -8,11 +8,13 @@ from datetime import date
 
 from roles.cluster.backend import LeftOut, Selection, select
 from roles.cluster.driver import Driver, Ground, plan_driver, present
+from roles.cluster.passthrough import Function, plan_passthrough
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
 from roles.gpus.catalog import Catalog
 from roles.gpus.driver import Drivers
 from roles.gpus.gpu import Gpu
+from roles.gpus.pci import Device
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,10 @@ class MachinePlan:
     :param driver_now: NVIDIA's driver that is there, None where there is none
     :param driver: the one that is to be there, None where none is needed
     :param steps: what would be done before anything is built, in order
+    :param passthrough: the PCI functions that are to be bound to vfio-pci: the cards that `passthrough` names, with all that
+        goes with them
     :param reboot: why a reboot is owed, empty where none is
+    :param must_reboot: what is to be done here does not work before that reboot; false where only its packages ask for one
     :param choices: where a setting of the inventory decided, and where the plan had to take the second best
     :param refusals: why it cannot be done as it stands, and the way out
     """
@@ -33,8 +38,10 @@ class MachinePlan:
     left_out: tuple[LeftOut, ...] = ()
     driver_now: Driver | None = None
     driver: Driver | None = None
+    passthrough: tuple[Function, ...] = ()
     steps: tuple[str, ...] = ()
     reboot: str = ""
+    must_reboot: bool = False
     choices: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
@@ -46,6 +53,7 @@ class Provision:
     selection: Selection
     driver_now: Driver | None
     driver: Driver | None
+    passthrough: tuple[Function, ...]
     remarks: Remarks
 
     @property
@@ -56,19 +64,29 @@ class Provision:
             left_out=self.selection.left_out,
             driver_now=self.driver_now,
             driver=self.driver,
+            passthrough=self.passthrough,
             steps=tuple(self.remarks.steps),
-            reboot="; ".join(self.remarks.reboots),
+            reboot="; ".join([*self.remarks.reboots, *self.remarks.wishes]),
+            must_reboot=bool(self.remarks.reboots),
             choices=tuple(self.remarks.choices),
             refusals=tuple(self.remarks.refusals),
         )
 
 
 def provision(
-    seen: Sequence[Gpu], drivers: Drivers, settings: Settings, works: bool, system: str, today: date, catalog: Catalog
+    seen: Sequence[Gpu],
+    devices: Sequence[Device],
+    drivers: Drivers,
+    settings: Settings,
+    works: bool,
+    system: str,
+    today: date,
+    catalog: Catalog,
 ) -> Provision:
     """Choose GPUs and driver of one machine.
 
     :param seen: its GPUs
+    :param devices: its PCI devices, as far as they were looked at: GPUs, the bridges above them, what shares their groups
     :param works: it is a worker
     :param system: its distribution and release, e.g. debian13
     """
@@ -81,8 +99,8 @@ def provision(
         driver = plan_driver(ground, settings, remarks)
         _say_problem(drivers, remarks)
     if drivers.reboot_wanted:
-        remarks.reboots.append("its packages ask for one")
-    return Provision(selection, present(drivers), driver, remarks)
+        remarks.wishes.append("its packages ask for one")
+    return Provision(selection, present(drivers), driver, plan_passthrough(devices, settings, remarks), remarks)
 
 
 def _say_problem(drivers: Drivers, remarks: Remarks) -> None:

@@ -13,7 +13,8 @@ class Remarks:
     :param warnings: what works and is not good
     :param choices: what the plan took from the inventory in place of its own choice, or had to take in place of a better one
     :param steps: what would be done to the host before anything is built, in order
-    :param reboots: why a reboot is owed
+    :param reboots: why a reboot is owed, without which what is to be done here does not work
+    :param wishes: why something else on the host asks for one
     """
 
     refusals: list[str] = field(default_factory=list)
@@ -21,6 +22,7 @@ class Remarks:
     choices: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
     reboots: list[str] = field(default_factory=list)
+    wishes: list[str] = field(default_factory=list)
 
     def override(self, key: str, value: object, instead: object) -> None:
         """A setting of the inventory decided.

@@ -76,6 +76,20 @@ class Settings(RoleSettings):
         description="GPUs of this host that belong to virtual machines and do not compute here: a list of PCI addresses, such as"
         " ['0e:00.0'], which begin the lines that `lspci` prints on this host",
     )
+    runs_on: str | None = Field(
+        None,
+        min_length=1,
+        description="the host of the group `hypervisors` that this host is a virtual machine of, by its name in the inventory:"
+        " when that reboots, this one is waited for",
+    )
+    reboot: Literal["never", "when-owed"] = Field(
+        "never",
+        description="what is done where a driver or a passthrough needs a reboot to work: never (the run stops there, and says"
+        " which hosts to reboot) or when-owed (they are rebooted, one at a time, and the run goes on)",
+    )
+    reboot_timeout: int = Field(
+        600, ge=60, le=7200, description="seconds until this host must answer again after a reboot, 60 to 7200"
+    )
     backend: Literal["auto", Backend] = Field(
         "auto",
         description="what computes on this host: cuda (NVIDIA), hip (AMD), sycl (Intel), vulkan (any of them) or cpu; auto: what"

@@ -267,8 +267,10 @@ def test_the_plan_as_data_has_every_key() -> None:
         "left_out": [],
         "driver_now": None,
         "driver": None,
+        "passthrough": [],
         "steps": [],
         "reboot": "",
+        "must_reboot": False,
         "choices": [],
         "refusals": [],
     }

@@ -60,9 +60,10 @@ def plan(lab: str) -> Plan:
 def _host(lab: str, host: HostData, settings: Settings) -> Host:
     said = recorded(lab, host.name)
     drivers = nvidia.parse(said["drivers"])
-    gpus = see(sysfs.parse(said["sysfs"]), lspci.parse("\n".join(said["lspci"])), drivers, load())
+    devices = sysfs.parse(said["sysfs"])
+    gpus = see(devices, lspci.parse("\n".join(said["lspci"])), drivers, load())
     there = machine.parse(said["machine"])
-    return Host(host.name, host.groups, settings, there, bool(host.data.get("_sudo")), tuple(gpus), drivers)
+    return Host(host.name, host.groups, settings, there, bool(host.data.get("_sudo")), tuple(gpus), drivers, tuple(devices))
 
 
 def readable(data: Any) -> Any:

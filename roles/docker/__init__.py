@@ -1,0 +1,16 @@
+"""Docker, and NVIDIA's container toolkit where the host has a GPU of theirs."""
+
+from pyinfra.api import deploy
+
+from roles.base.settings import HostSettings
+from roles.cluster.provision import MachinePlan
+
+
+def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
+    """Why this host cannot have it, one sentence each, as far as that can be known before anything is changed."""
+    return []
+
+
+@deploy("Docker")
+def prepare(machine: MachinePlan) -> None:
+    """Make it so; touches no service of ours."""
