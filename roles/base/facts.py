@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from roles.base import download, machine
 from roles.base.download import Download, Found
-from roles.base.machine import Machine
+from roles.base.machine import USER, Machine
 
 
 class MachineFact(FactBase[Machine]):
@@ -87,3 +87,31 @@ class CheckoutFact(FactBase[str]):
     @staticmethod
     def default() -> str:
         return ""
+
+
+class PathsFact(FactBase[list[str]]):
+    """Those of the paths that are there."""
+
+    default = list
+
+    @override
+    def command(self, paths: list[str]) -> str:
+        return f'for path in {shlex.join(paths)}; do [ -e "$path" ] || [ -L "$path" ] && echo "$path"; done; true'
+
+    @override
+    def process(self, output: list[str]) -> list[str]:
+        return output
+
+
+class AccountFact(FactBase[str]):
+    """The home of the system user that the services run as; empty where there is no such user."""
+
+    default = str
+
+    @override
+    def command(self) -> str:
+        return f"getent passwd {USER} | cut -d : -f 6"
+
+    @override
+    def process(self, output: list[str]) -> str:
+        return output[0].strip()

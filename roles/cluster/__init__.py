@@ -17,6 +17,12 @@ def reboot(machine: MachinePlan) -> None:
     """Reboot what cannot go on without it, one host at a time, or stop there; see the setting `reboot`."""
 
 
+@deploy("Services")
+def remove() -> None:
+    """Stop and remove the services; a unit of the same name that is not ours stays."""
+    operations.no_units(name="No services of ours")
+
+
 @deploy("Switch")
 def switch(ready: Ready) -> None:
     """Bring all hosts to what their roles have offered, in lock step, or back."""

@@ -14,3 +14,8 @@ def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
 @deploy("NVIDIA driver")
 def prepare(machine: MachinePlan) -> None:
     """Make it so; touches no service of ours."""
+
+
+@deploy("nvidia")
+def remove() -> None:
+    """Take back what `prepare` left."""

@@ -14,3 +14,8 @@ def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
 @deploy("Passthrough")
 def prepare(machine: MachinePlan) -> None:
     """Make it so; touches no service of ours."""
+
+
+@deploy("passthrough")
+def remove() -> None:
+    """Take back what `prepare` left."""
