@@ -214,8 +214,7 @@ def _managed(ground: Ground, now: Driver | None, settings: Settings, remarks: Re
     if offer is None:
         return None
     flavour = _flavour(ground, offer.branch, settings)
-    assert ground.distribution
-    names = ground.distribution.packages_for(offer.packages[flavour], ground.drivers.next_kernel)
+    names = _packages(ground, offer.packages[flavour])
     wanted = Driver(offer.version, offer.branch, flavour, offer.origin, names)
     if installed is not None:
         remarks.steps.append(f"remove NVIDIA driver {installed}, because {why}")
@@ -247,10 +246,22 @@ def _packages_of(ground: Ground, there: Driver) -> tuple[str, ...]:
         for flavour, names in offer.packages.items():
             fits = offer.branch == there.branch and {there.flavour, nvidia.packaged_flavour} <= {flavour, None}
             if fits and any(_is_of(package, names) for package in nvidia.module_packages):
-                assert ground.distribution
-                every = ground.distribution.packages_for(names, ground.drivers.next_kernel)
+                every = _packages(ground, names)
                 return tuple(name for name in every if "-pinning-" not in name or _is_installed(ground, name))
     return ()
+
+
+def _packages(ground: Ground, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of packages for the kernel that boots next.
+
+    Their metapackage brings headers of the newest kernel, which may not be the one that is there; DKMS builds with those alone.
+    """
+    assert ground.distribution
+    release = ground.drivers.next_kernel
+    found = ground.distribution.packages_for(names, release)
+    if not release or ground.drivers.headers or not any("headers-{kernel}" in name for name in names):
+        return found
+    return (f"{'proxmox' if release.endswith('-pve') else 'linux'}-headers-{release}", *found)
 
 
 def _is_of(package: str, names: Sequence[str]) -> bool:

@@ -278,7 +278,7 @@ def _not_built(host: _Host) -> State | None:
     if host.drivers.headers:
         way = f"let DKMS build it{host.ours}, and where that fails, see /var/lib/dkms/nvidia*/*/build/make.log"
         return State(Kind.NOT_BUILT, f"{thing}, though its headers are there: {way}.")
-    way = f"install linux-headers-{kernel}, and let DKMS build it{host.ours}; where there are none any more, upgrade the kernel"
+    way = f"install them, and let DKMS build it{host.ours}; where there are none any more, upgrade the kernel"
     return State(Kind.NOT_BUILT, f"{thing}, since its headers are missing: {way}.")
 
 

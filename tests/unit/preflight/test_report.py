@@ -77,23 +77,23 @@ def test_a_driver_that_waits_for_a_reboot_is_not_called_the_same() -> None:
     said = printed(plan_of(hosts), hosts, {})
     assert (
         "  driver   610.43.02 (open module)\n"
-        "  state    NVIDIA driver 610.43.02 (open module) is loaded and 580.173.02 (open\n"
-        "           module) is installed: reboot.\n"
+        "  state    NVIDIA driver 610.43.02 (open module) is loaded and 580.173.02\n"
+        "           (open module) is installed: reboot.\n"
         "  wanted   580.173.02 (open module), which is installed\n"
     ) in said
 
 
-def test_a_driver_that_is_completed_is_called_the_same() -> None:
+def test_a_driver_that_is_to_be_completed_is_called_the_same() -> None:
     packages = {"nvidia-kernel-dkms": "550.163.01-2", "libcuda1": "550.163.01-2"}
     drivers = Drivers(next_kernel="6.12.57+deb13-amd64", nvidia=Nvidia(packages=packages, dkms=False))
     hosts = [gpu_worker(PASCAL, drivers=drivers)]
     said = printed(plan_of(hosts), hosts, {})
     assert (
         "  driver   550.163.01 (proprietary module)\n"
-        "  state    NVIDIA driver 550.163.01 has no module for the kernel that boots next\n"
-        "           (6.12.57+deb13-amd64), since its headers are missing: install linux-\n"
-        "           headers-6.12.57+deb13-amd64, and let DKMS build it (deploys/prepare.py\n"
-        "           does that); where there are none any more, upgrade the kernel.\n"
+        "  state    NVIDIA driver 550.163.01 has no module for the kernel that boots\n"
+        "           next (6.12.57+deb13-amd64), since its headers are missing: install\n"
+        "           them, and let DKMS build it (deploys/prepare.py does that); where\n"
+        "           there are none any more, upgrade the kernel.\n"
         "  wanted   the same\n"
     ) in said
 
