@@ -145,7 +145,7 @@ def _packaged(drivers: Drivers) -> Driver | None:
 
 def _installed(drivers: Drivers) -> Driver | None:
     """The driver that the next boot is to load, whether or not it is done."""
-    return _on_disk(drivers) or _packaged(drivers) or _loaded(drivers)
+    return _on_disk(drivers) or _packaged(drivers) or (None if drivers.is_removed else _loaded(drivers))
 
 
 def _there(version: str, flavour: Flavour | None) -> Driver | None:

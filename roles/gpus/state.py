@@ -196,6 +196,11 @@ def _dead(gpu: Gpu, why: str) -> State:
 
 
 def _not_installed(host: _Host) -> State | None:
+    if host.drivers.is_removed:
+        return State(
+            Kind.NOT_INSTALLED,
+            f"NVIDIA driver {host.nvidia.loaded} is loaded and not installed any more: install one{host.ours}.",
+        )
     if host.version:
         return None
     holders = "".join(f", and {gpu.driver} holds {gpu.address}" for gpu in _held_by_others(host))
