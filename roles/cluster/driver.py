@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -402,9 +401,11 @@ def _held(ground: Ground) -> list[str]:
 
 def _rejected_at_boot(ground: Ground) -> str:
     """Why a driver that is installed and not loaded is not loaded by a reboot either; empty where it is, as far as is known."""
-    nvidia = ground.drivers.nvidia
-    built = any(re.search(r"(?<!-no)-dkms\b", name) for name in nvidia.packages)
-    return _rejected(ground, nvidia.on_disk) if built and not nvidia.loaded and _signs_in_vain(ground) else ""
+    found, nvidia = ground.state, ground.drivers.nvidia
+    if found.kind is not Kind.SECURE_BOOT:
+        return ""
+    built = any(not name.startswith("linux-") for name in nvidia.module_packages)
+    return _rejected(ground, nvidia.on_disk or nvidia.packaged) if built and _signs_in_vain(ground) else found.sentence
 
 
 def _say_reboot(ground: Ground, remarks: Remarks) -> None:

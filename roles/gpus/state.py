@@ -156,7 +156,8 @@ def _unreachable(host: _Host) -> State | None:
     # What answers now has come back since it was lost; what sleeps is not asked, and has no complaint.
     if host.nvidia.loaded and not host.nvidia.problem:
         return None
-    lost = {_slot(address): why for address, why in _lost(f"{host.said} {host.nvidia.problem}")}
+    # The kernel knows more of the reason than nvidia-smi.
+    lost = {_slot(address): why for said in (host.nvidia.problem, host.said) for address, why in _lost(said)}
     return next(
         (
             _dead(gpu, lost[_slot(gpu.address)])
