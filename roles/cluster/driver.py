@@ -235,19 +235,24 @@ def _completed(ground: Ground, there: Driver, remarks: Remarks) -> Driver:
 
 
 def _packages_of(ground: Ground, there: Driver) -> tuple[str, ...]:
-    """The packages of the catalog that a driver comes from; none where it came another way.
-
-    Packages that hold a branch, without which it works as well, are not asked for once it is there: they are NVIDIA's alone, and
-    Ubuntu calls all others like NVIDIA.
-    """
+    """The packages of the catalog that a driver comes from; none where it came another way."""
     nvidia = ground.drivers.nvidia
     for offer in ground.distribution.drivers if ground.distribution else ():
         for flavour, names in offer.packages.items():
             fits = offer.branch == there.branch and {there.flavour, nvidia.packaged_flavour} <= {flavour, None}
             if fits and any(_is_of(package, names) for package in nvidia.module_packages):
-                every = _packages(ground, names)
-                return tuple(name for name in every if "-pinning-" not in name or _is_installed(ground, name))
+                return _without_pinning(ground, _packages(ground, names))
     return ()
+
+
+def _without_pinning(ground: Ground, names: Sequence[str]) -> tuple[str, ...]:
+    """The packages of a driver, without NVIDIA's pins if it is done without them.
+
+    It is then Ubuntu's, of which NVIDIA's driver has the names and Ubuntu no such package; or somebody has put it there so.
+    """
+    parts = [name for name in names if "-pinning-" not in name and "-headers-" not in name]
+    done = bool(ground.drivers.nvidia.on_disk) and all(_is_installed(ground, name) for name in parts)
+    return tuple(name for name in names if not done or "-pinning-" not in name or _is_installed(ground, name))
 
 
 def _packages(ground: Ground, names: Sequence[str]) -> tuple[str, ...]:
