@@ -91,6 +91,7 @@ def test_what_a_package_manager_at_work_is_in_the_middle_of_is_no_fault(debian: 
     (debian.root / "var/lib/dpkg/status").write_text(
         "\n".join(
             f"Package: {name}\nStatus: install ok {state}\nArchitecture: amd64\nVersion: 1\nMaintainer: x\nDescription: x\n"
+            + ("Triggers-Pending: update\n" if state == "triggers-pending" else "")
             for name, state in states.items()
         )
     )
