@@ -52,8 +52,9 @@ class Life:
 
 def parse(lines: Sequence[str]) -> Life:
     """Read the output of `LOOK`; lines that it does not know are passed over."""
-    words = {key: value.strip() or "no reason was given" for key, _, value in (line.partition(" ") for line in lines)}
-    return Life(**{key: words[key] for key in ("boot_id", "state", "refused") if key in words})
+    words = {key: value.strip() for key, _, value in (line.partition(" ") for line in lines)}
+    refused = (words["refused"] or "no reason was given") if "refused" in words else ""
+    return Life(words.get("boot_id", ""), words.get("state", ""), refused)
 
 
 def reboot(state: State, host: Host, boot_id: str, seconds: int) -> None:

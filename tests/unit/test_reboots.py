@@ -132,8 +132,8 @@ def test_a_guest_that_its_hypervisor_has_woken_again_is_rebooted_itself(tmp_path
     [
         (
             {"_stays_off": True, "reboot_timeout": 60},
-            "it did not come back within 60 s after it was told to reboot: look at its console, start it, then run again; where it"
-            " needs longer, set `reboot_timeout`.",
+            "it did not come back within 60 s after it was told to reboot: look at its console, start it, then run again; where"
+            " it needs longer, set `reboot_timeout`.",
         ),
         (
             {"_after": {}},
