@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import gevent
@@ -104,7 +106,8 @@ def wait(state: State, host: Host, seconds: float, good: Callable[[Life], bool],
     """
     begun = said = time.monotonic()
     while True:
-        life = _look(state, host)
+        with _quiet():
+            life = _look(state, host)
         if life and (life.refused or (good(life) and life.started)):
             return life
         now = time.monotonic()
@@ -115,6 +118,18 @@ def wait(state: State, host: Host, seconds: float, good: Callable[[Life], bool],
             say(host, f"{there}: {now - begun:.0f} s of at most {seconds:g} s")
             said = now
         time.sleep(PAUSE)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep paramiko from printing a traceback each time that something takes a connection and says nothing."""
+    logger = logging.getLogger("paramiko.transport")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _look(state: State, host: Host) -> Life | None:

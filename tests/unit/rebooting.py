@@ -6,6 +6,7 @@ answers once it has rebooted), ``_stays_off`` (it does not come back), ``_wakes`
 
 from __future__ import annotations
 
+import logging
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,8 @@ _run = FakeConnector.run_shell_command
 
 def _connect(self: FakeConnector) -> None:
     if _is_off(self):
+        # As paramiko does when something takes the connection and says nothing, such as a port that is forwarded.
+        logging.getLogger("paramiko.transport").error("Traceback (most recent call last)")
         raise ConnectError("no route to host")
 
 
