@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.unit.fakes import GOOD, MODEL, Run, deploy, fake, inventory
 from tests.unit.labs import recorded
 from tests.unit.labs.test_labs import MARKS
@@ -210,3 +211,15 @@ def test_enter_at_every_prompt_does_not_go_on_after_a_failed_reboot(tmp_path: Pa
     assert status != 0
     assert "it did not come back within 60 s" in text
     assert "go on with this host" not in text.partition("Beginning operation run")[2]
+
+
+@pytest.mark.parametrize("name", ["cluster", "prepare", "hypervisors"])
+def test_the_literal_deploys_stop_at_a_reboot_that_is_owed(tmp_path: Path, name: str) -> None:
+    answers = {"active=$(systemctl is-active": "0", "uname -s": "Linux", "useradd": "/usr/sbin/useradd"}
+    workers = [rebooting("w1", answers)]
+    heads = [rebooting("head", answers, **MODEL)]
+    path = inventory(tmp_path, workers=workers, heads=heads, hypervisors=[hypervisor(reboot="never")])
+    run = deploy(path, script=ROOT / "deploys" / f"{name}.py")
+    assert_stopped(run, f"before them: @fake/virt ({BOUND['0e:00.0']}): reboot them, or set", rebooted=[])
+    assert "Starting operation: llama.cpp" not in run.ended.text
+    assert ("Starting operation: deploys/prepare.py | Base" in run.ended.text) == (name == "cluster")
