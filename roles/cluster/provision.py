@@ -8,7 +8,7 @@ from datetime import date
 
 from roles.cluster.backend import LeftOut, Selection, select
 from roles.cluster.driver import Driver, Ground, plan_driver, present
-from roles.cluster.passthrough import Function, plan_passthrough
+from roles.cluster.passthrough import Function, Passthrough, plan_passthrough
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
 from roles.gpus.catalog import Catalog
@@ -28,6 +28,7 @@ class MachinePlan:
     :param steps: what would be done before anything is built, in order
     :param passthrough: the PCI functions that are to be bound to vfio-pci: the cards that `passthrough` names, with all that
         goes with them
+    :param passthrough_absent: what the kernel was told to bind for cards that `passthrough` names and that are not seen
     :param reboot: why a reboot is owed, empty where none is
     :param must_reboot: what is to be done here does not work before that reboot; false where only its packages ask for one
     :param choices: where a setting of the inventory decided, and where the plan had to take the second best
@@ -39,6 +40,7 @@ class MachinePlan:
     driver_now: Driver | None = None
     driver: Driver | None = None
     passthrough: tuple[Function, ...] = ()
+    passthrough_absent: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     reboot: str = ""
     must_reboot: bool = False
@@ -53,7 +55,7 @@ class Provision:
     selection: Selection
     driver_now: Driver | None
     driver: Driver | None
-    passthrough: tuple[Function, ...]
+    passing: Passthrough
     remarks: Remarks
 
     @property
@@ -64,7 +66,8 @@ class Provision:
             left_out=self.selection.left_out,
             driver_now=self.driver_now,
             driver=self.driver,
-            passthrough=self.passthrough,
+            passthrough=self.passing.functions,
+            passthrough_absent=self.passing.absent,
             steps=tuple(self.remarks.steps),
             reboot="; ".join([*self.remarks.reboots, *self.remarks.wishes]),
             must_reboot=bool(self.remarks.reboots),
@@ -91,7 +94,8 @@ def provision(
     :param system: its distribution and release, e.g. debian13
     """
     remarks = Remarks()
-    selection = select(seen, settings, works, system, catalog, remarks)
+    passing = plan_passthrough(devices, drivers.passthrough, settings, remarks)
+    selection = select(seen, passing, settings, works, system, catalog, remarks)
     nvidia = [gpu for gpu in selection.gpus if gpu.vendor == "nvidia"]
     driver = None
     if nvidia:
@@ -100,7 +104,7 @@ def provision(
         _say_problem(drivers, remarks)
     if drivers.reboot_wanted:
         remarks.wishes.append("its packages ask for one")
-    return Provision(selection, present(drivers), driver, plan_passthrough(devices, settings, remarks), remarks)
+    return Provision(selection, present(drivers), driver, passing, remarks)
 
 
 def _say_problem(drivers: Drivers, remarks: Remarks) -> None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from roles.gpus.catalog import Flavour
 
+PASSTHROUGH = "gpuquilt.passthrough"
+"""The kernel's argument that names what is bound to vfio-pci before any driver is loaded: ADDRESS/VENDOR:DEVICE,…"""
+
 
 @dataclass(frozen=True)
 class NvidiaGpu:
@@ -63,10 +66,12 @@ class Drivers:
     :param secure_boot: None where the host does not say (no UEFI)
     :param own_key_enrolled: the firmware accepts modules that DKMS signs on this host
     :param reboot_wanted: the host's packages ask for a reboot (/run/reboot-required)
+    :param passthrough: what the argument `PASSTHROUGH` of the running kernel names, each as address/vendor:device
     """
 
     kernel: str = ""
     secure_boot: bool | None = None
     own_key_enrolled: bool = False
     reboot_wanted: bool = False
+    passthrough: tuple[str, ...] = ()
     nvidia: Nvidia = field(default_factory=Nvidia)
