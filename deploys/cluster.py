@@ -4,10 +4,11 @@ Every host goes through the same calls in the same order; pyinfra finishes one o
 """
 
 from functools import partial
+from pathlib import Path
 
-from pyinfra import host
+from pyinfra import host, local
 
-from roles import base, cluster, firewall, llama_cpp, llama_server, model, rpc_server
+from roles import cluster, docker, firewall, llama_cpp, llama_server, model, nvidia, passthrough, rpc_server
 from roles.cluster.look import look
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 
@@ -15,16 +16,18 @@ from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 seen = look(
     [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
     checks=[llama_cpp.check, model.check],
+    machine_checks=[passthrough.check, nvidia.check, docker.check],
 )
 plan = seen.plan.hosts.get(host.name)
 
-# A hypervisor that is nothing else runs nothing of ours: it takes part in the look alone.
+# 2. Prepare: packages, drivers, reboots, firewall, model. No service of ours is touched.
+local.include(str(Path(__file__).resolve().with_name("prepare.py")))
+
+# A hypervisor that is nothing else runs nothing of ours.
 if plan:
     settings = seen.settings[host.name]
     ready = {}
 
-    # 2. Prepare: packages, firewall, model. No service of ours is touched.
-    base.prepare()
     firewall.prepare(plan)
     llama_cpp.prepare(plan)
     if plan.worker:

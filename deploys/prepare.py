@@ -23,4 +23,6 @@ nvidia.prepare(machine)
 intel.prepare(machine)
 amd.prepare(machine)
 docker.prepare(machine)
-cluster.reboot(machine)
+
+# What is prepared may have to be booted into, all of it at once; what follows then asks the hosts anew.
+cluster.reboot()

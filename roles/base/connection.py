@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import sys
+from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import paramiko.client
@@ -13,6 +16,8 @@ from pyinfra.api.state import State, StateStage
 
 UNANSWERED = 60
 """Seconds after which a host that acknowledges nothing is given up; without it a run waits for a quarter of an hour."""
+HYPERVISORS = Path(__file__).resolve().parents[2] / "deploys" / "hypervisors.py"
+"""The deploy that does without the hosts of other groups."""
 
 
 class QuickTransport(Transport):
@@ -46,10 +51,27 @@ def ask_nobody() -> None:
 
 
 def stop_when_unreachable(state: State) -> bool:
-    """pyinfra calls this when hosts have failed: say which cannot be reached, and stop."""
-    if state.current_stage == StateStage.Connect:
-        raise PyinfraError(unreachable(state))
-    return True
+    """pyinfra calls this when hosts have failed: say which cannot be reached, and stop.
+
+    For deploys/hypervisors.py, whose virtual machines may be off, it is its look that says so, of the hosts that it needs.
+    """
+    if state.current_stage != StateStage.Connect:
+        return True
+    if is_for_hypervisors(sys.argv[1:]):
+        return False
+    raise PyinfraError(unreachable(state))
+
+
+def is_for_hypervisors(arguments: Sequence[str]) -> bool:
+    """Whether pyinfra was asked for deploys/hypervisors.py and for no other deploy.
+
+    By the command line, because hosts are connected to before the deploy is read.
+
+    :param arguments: of pyinfra's command line
+    """
+    files = [Path(argument).resolve() for argument in arguments if argument.endswith(".py")]
+    # Besides it there may be the inventory.
+    return HYPERVISORS in files[-1:] and len(files) <= 2
 
 
 def unreachable(state: State) -> str:

@@ -6,15 +6,24 @@ Knows no role: what a role puts on a host reaches it as a release name and the t
 
 from pyinfra.api import deploy
 
-from roles.cluster import operations
+from roles.cluster import operations, reboot_operations
 from roles.cluster.operations import Ready
-from roles.cluster.provision import MachinePlan
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 
 
 @deploy("Reboot")
-def reboot(machine: MachinePlan) -> None:
-    """Reboot what cannot go on without it, one host at a time, or stop there; see the setting `reboot`."""
+def reboot() -> None:
+    """Reboot what cannot go on without it, one host at a time, or stop there; see the setting `reboot`.
+
+    To be called on every host that was looked at, once everything is prepared that may ask for a reboot. What is called after
+    it asks the hosts anew.
+    """
+    reboot_operations.look_again(name="What a reboot is owed for")
+    reboot_operations.refuse(name="What must not be rebooted")
+    # For all waits together, whatever `_timeout` the inventory has for single commands.
+    forever = reboot_operations.LONGEST
+    reboot_operations.reboot(name="Hypervisors, one at a time", hypervisor=True, _serial=True, _timeout=forever)
+    reboot_operations.reboot(name="Others, one at a time", hypervisor=False, _serial=True, _timeout=forever)
 
 
 @deploy("Switch")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -31,8 +32,21 @@ from roles.base.facts import MachineFact
 from roles.base.machine import Machine
 from roles.base.settings import HostData, HostSettings, RoleSettings, once, read_settings
 from roles.cluster.facts import SeenFact
-from roles.cluster.plan import SERVING, Host, HostPlan, Plan, group_problems, host_problems, machine_refusals, make_plan
+from roles.cluster.hypervisors import RunsOn
+from roles.cluster.plan import (
+    CLUSTER,
+    SERVING,
+    Host,
+    HostPlan,
+    Plan,
+    group_problems,
+    host_problems,
+    machine_refusals,
+    make_plan,
+    plan_machine,
+)
 from roles.cluster.provision import MachinePlan
+from roles.cluster.reboots import Reboots, Standing, carrying
 from roles.cluster.settings import Settings
 from roles.cluster.switch import Switch, foreign_units
 from roles.gpus.catalog import load
@@ -62,12 +76,16 @@ class Look:
     :param settings: host → its settings, by role; a host whose settings are not valid has none
     :param hosts: what the plan was made from
     :param switch: what the hosts of this run tell each other while they are switched
+    :param reboots: likewise of the reboots that they owe
+    :param only: the group that was looked at, None where all hosts were
     """
 
     plan: Plan
     settings: Mapping[str, HostSettings] = field(default_factory=dict)
     hosts: Sequence[Host] = ()
     switch: Switch = field(default_factory=lambda: Switch(Plan()))
+    reboots: Reboots = field(default_factory=Reboots)
+    only: str | None = None
 
 
 _looks: WeakKeyDictionary[State, Look | PyinfraError] = WeakKeyDictionary()
@@ -75,7 +93,12 @@ _warned: WeakSet[State] = WeakSet()
 _one_at_a_time = BoundedSemaphore()
 
 
-def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = (), machine_checks: Sequence[MachineCheck] = ()) -> Look:
+def look(
+    models: Sequence[type[RoleSettings]],
+    checks: Sequence[Check] = (),
+    machine_checks: Sequence[MachineCheck] = (),
+    only: str | None = None,
+) -> Look:
     """Look at all hosts of the inventory, once per run, and say what is not good and no reason to stop.
 
     A second call in the same run gives what the first one found: what it is called with counts only the first time.
@@ -83,9 +106,11 @@ def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = (), mac
     :param models: the settings of all roles that the deploy uses
     :param checks: what roles want to know before the first change, of the hosts that are to run something
     :param machine_checks: likewise of every host
+    :param only: a group: its hosts alone are looked at, as if they were in no other one; the others may be off, and their
+        settings unfinished
     :raises PyinfraError: with every reason against the run, one a line
     """
-    found = examine(models, checks, machine_checks)
+    found = examine(models, checks, machine_checks, only)
     if found.plan.refusals:
         raise PyinfraError("nothing was changed, because:\n" + "\n".join(f"    {line}" for line in found.plan.refusals))
     state = ctx_state.get()
@@ -97,22 +122,45 @@ def look(models: Sequence[type[RoleSettings]], checks: Sequence[Check] = (), mac
 
 
 def examine(
-    models: Sequence[type[RoleSettings]], checks: Sequence[Check] = (), machine_checks: Sequence[MachineCheck] = ()
+    models: Sequence[type[RoleSettings]],
+    checks: Sequence[Check] = (),
+    machine_checks: Sequence[MachineCheck] = (),
+    only: str | None = None,
 ) -> Look:
     """The same as `look`, with the reasons against the run among what was found."""
     state = ctx_state.get()
     with _one_at_a_time:
         if state not in _looks:
             try:
-                _looks[state] = _look(state, [Settings, *models], checks, machine_checks)
+                _looks[state] = _look(state, [Settings, *models], checks, machine_checks, only)
             except PyinfraError as error:
                 _looks[state] = error
-    return _made(state)
+    found = _made(state)
+    if found.only != only:
+        raise PyinfraError(
+            "inventory: one of these deploys looks at all hosts, another one at some of them: give pyinfra one at a time; nothing"
+            " was changed."
+        )
+    return found
 
 
 def current_switch() -> Switch:
     """The switch of this run."""
     return _made(ctx_state.get()).switch
+
+
+def current_reboots() -> Reboots:
+    """The reboots of this run."""
+    return _made(ctx_state.get()).reboots
+
+
+def stand(state: State, host: PyinfraHost) -> Standing:
+    """Look at a host of this run once more: how does it stand now, by the same settings?"""
+    sight = ask_hosts(state, _sight, [host.name])[host.name]
+    planned = _made(state).reboots.hosts[host.name]
+    return Standing(
+        sight.machine.boot_id, plan_machine(sight.host(planned.name, planned.groups, planned.settings), _today(), load())
+    )
 
 
 def _made(state: State) -> Look:
@@ -134,20 +182,31 @@ def foreign_keys() -> frozenset[str]:
 
 
 def _look(
-    state: State, models: Sequence[type[RoleSettings]], checks: Sequence[Check], machine_checks: Sequence[MachineCheck]
+    state: State,
+    models: Sequence[type[RoleSettings]],
+    checks: Sequence[Check],
+    machine_checks: Sequence[MachineCheck],
+    only: str | None,
 ) -> Look:
+    data = inventory_data(state.inventory)
+    if only is not None:
+        data = [replace(host, groups=frozenset({only})) for host in data if only in host.groups]
+    names = [host.name for host in data]
+    missed = _do_without(state, names)
     wrong = _typed_wrongly(state)
     if wrong:
-        return Look(Plan(refusals=tuple(once(wrong))))
-    data = inventory_data(state.inventory)
+        return Look(Plan(refusals=tuple(once(wrong))), only=only)
+    needed = CLUSTER if only is None else (only,)
     settings, problems = read_settings(models, data, foreign_keys())
     problems = _unsafe_arguments(data) + problems
-    sights = ask_hosts(state, _sight)
-    hosts = [sights[host.name].host(host, settings[host.name][Settings]) for host in data if host.name in settings]
-    plan = make_plan(hosts, _today(), load())
+    sights = ask_hosts(state, _sight, names)
+    hosts = [
+        sights[host.name].host(host.name, host.groups, settings[host.name][Settings]) for host in data if host.name in settings
+    ]
+    plan = make_plan(hosts, _today(), load(), needed)
     refusals = list(plan.refusals)
     if problems:
-        refusals = problems + group_problems({host.name: host.groups for host in data})
+        refusals = problems + group_problems({host.name: host.groups for host in data}, needed)
         for host in data:
             there = sights[host.name]
             refusals += host_problems(host.name, there.machine, there.wants_sudo, bool(SERVING & host.groups))
@@ -155,7 +214,38 @@ def _look(
     switch = Switch(plan)
     if not refusals:
         refusals = _checked_machines(state, plan, settings, machine_checks) + _checked(state, switch, settings, checks)
-    return Look(replace(plan, refusals=tuple(once(refusals))), settings, hosts, switch)
+    plan = replace(plan, warnings=(*missed, *plan.warnings), refusals=tuple(once(refusals)))
+    return Look(plan, settings, hosts, switch, _reboots(state, plan, hosts), only)
+
+
+def _do_without(state: State, needed: Collection[str]) -> list[str]:
+    """Go on without the hosts that cannot be reached and are not needed; a sentence about them."""
+    missed = {host for host in state.failed_hosts if host.name not in needed}
+    # They would make an error of a run that has done all that it was to do.
+    state.failed_hosts -= missed
+    names = ", ".join(sorted(host.name for host in missed))
+    return [f"{names}: cannot be reached (why stands above), which does not matter to this deploy."] if missed else []
+
+
+def _reboots(state: State, plan: Plan, hosts: Sequence[Host]) -> Reboots:
+    runs_on: RunsOn = {host.name: str(host.data.get("runs_on") or "") or None for host in state.inventory}
+    boots = {host.name: host.machine.boot_id for host in hosts}
+    # The computer that this runs on may be a guest of a hypervisor although it is not looked at itself.
+    guests = [host.name for host in state.inventory if host.name not in boots and host.connected and runs_on[host.name]]
+    boots |= ask_hosts(state, lambda host: host.get_fact(MachineFact, _sudo=False, _ignore_errors=True).boot_id, guests)
+    return Reboots(
+        hosts={host.name: host for host in hosts},
+        standing={host.name: Standing(host.machine.boot_id, plan.machines[host.name]) for host in hosts},
+        carrying=carrying(_own_boot(), boots, runs_on),
+    )
+
+
+def _own_boot() -> str:
+    """The boot id of this computer; empty where it is no Linux."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)
@@ -171,9 +261,9 @@ class _Sight:
     drivers: Drivers
     devices: tuple[Device, ...]
 
-    def host(self, data: HostData, settings: Settings) -> Host:
+    def host(self, name: str, groups: frozenset[str], settings: Settings) -> Host:
         """The host for the plan."""
-        return Host(data.name, data.groups, settings, self.machine, self.wants_sudo, self.gpus, self.drivers, self.devices)
+        return Host(name, groups, settings, self.machine, self.wants_sudo, self.gpus, self.drivers, self.devices)
 
 
 def _sight(host: PyinfraHost) -> _Sight:

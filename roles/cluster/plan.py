@@ -5,7 +5,7 @@ It reads only what a run of the deploy cannot change, so that it is the same bef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date
 from ipaddress import IPv4Address
@@ -13,6 +13,8 @@ from typing import Any
 
 from roles.base.machine import HOME, USER, Machine
 from roles.cluster.endpoints import resolve
+from roles.cluster.hypervisors import HYPERVISORS
+from roles.cluster.hypervisors import problems as hypervisor_problems
 from roles.cluster.options import HEAD_TARGETS, WORKER_TARGETS, Profile, cmake_options
 from roles.cluster.provision import MachinePlan, Provision, provision
 from roles.cluster.settings import Settings
@@ -24,9 +26,10 @@ from roles.gpus.pci import Device
 
 WORKERS = "workers"
 HEADS = "heads"
-HYPERVISORS = "hypervisors"
 GROUPS = (WORKERS, HEADS, HYPERVISORS)
-SERVING = frozenset({WORKERS, HEADS})
+CLUSTER = (WORKERS, HEADS)
+"""Groups that a cluster needs at least one host in."""
+SERVING = frozenset(CLUSTER)
 """Groups whose hosts run a release."""
 
 DISTRIBUTIONS = frozenset({"debian", "ubuntu"})
@@ -120,14 +123,15 @@ class Plan:
     refusals: tuple[str, ...] = ()
 
 
-def make_plan(hosts: list[Host], today: date, catalog: Catalog) -> Plan:
+def make_plan(hosts: list[Host], today: date, catalog: Catalog, needed: Sequence[str] = CLUSTER) -> Plan:
     """Decide for all hosts at once; every reason against it is found, not only the first.
 
     :param today: what ends of life are compared with
+    :param needed: groups that there has to be a host in
     """
     serving = [host for host in hosts if host.serves]
     unfit = {host.name: host_problems(host.name, host.machine, host.wants_sudo, host.serves) for host in hosts}
-    refusals = group_problems({host.name: host.groups for host in hosts}) + _commits(serving)
+    refusals = group_problems({host.name: host.groups for host in hosts}, needed) + _runs_on(hosts) + _commits(serving)
     refusals += [problem for problems in unfit.values() for problem in problems]
     addresses, problems = _addresses(serving)
     refusals += problems
@@ -225,20 +229,38 @@ def host_problems(name: str, machine: Machine, wants_sudo: bool, serves: bool = 
     return [f"{name}: {problem}" for problem in problems]
 
 
-def group_problems(groups: Mapping[str, frozenset[str]]) -> list[str]:
+def plan_machine(host: Host, today: date, catalog: Catalog) -> MachinePlan:
+    """The part of the plan that concerns one machine alone."""
+    return _provision(host, today, catalog).machine
+
+
+def group_problems(groups: Mapping[str, frozenset[str]], needed: Sequence[str] = CLUSTER) -> list[str]:
     """What is wrong with the groups of the inventory.
 
     :param groups: host → the groups that it is in
+    :param needed: groups that there has to be a host in
     """
     problems = [
         f"{name}: it is in no group that we know: put it into `{WORKERS}`, `{HEADS}` or `{HYPERVISORS}`, or take it out."
         for name, found in groups.items()
         if found.isdisjoint(GROUPS)
     ]
-    for group in (WORKERS, HEADS):
+    for group in needed:
         if not any(group in found for found in groups.values()):
-            problems.append(f"inventory: the group `{group}` is empty: a cluster needs at least one host in it.")
+            problems.append(f"inventory: the group `{group}` is empty: {_use(group)}.")
     return problems
+
+
+def _use(group: str) -> str:
+    if group in CLUSTER:
+        return "a cluster needs at least one host in it"
+    return "put the hosts there whose GPUs are to belong to virtual machines; without one there is nothing to do here"
+
+
+def _runs_on(hosts: list[Host]) -> list[str]:
+    return hypervisor_problems(
+        {host.name: host.settings.runs_on for host in hosts}, [host.name for host in hosts if HYPERVISORS in host.groups]
+    )
 
 
 def _commits(hosts: list[Host]) -> list[str]:

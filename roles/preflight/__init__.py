@@ -16,7 +16,7 @@ from rich.console import Console
 
 from roles import llama_server, model, rpc_server
 from roles.base.settings import HostSettings, RoleSettings, read_settings
-from roles.cluster.look import Check, Look, ask_hosts, examine, inventory_data
+from roles.cluster.look import Check, Look, MachineCheck, ask_hosts, examine, inventory_data
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Unit, generation
 from roles.cluster.switch import planned_units
@@ -34,7 +34,7 @@ __all__ = ["Settings", "show"]
 _begun: WeakSet[State] = WeakSet()
 
 
-def show(models: Sequence[type[RoleSettings]], checks: Sequence[Check]) -> None:
+def show(models: Sequence[type[RoleSettings]], checks: Sequence[Check], machine_checks: Sequence[MachineCheck]) -> None:
     """Print what deploys/cluster.py would do with the same models and checks, and end the run.
 
     Deploy code runs once per host; the first to come speaks for all.
@@ -46,7 +46,7 @@ def show(models: Sequence[type[RoleSettings]], checks: Sequence[Check]) -> None:
     if state in _begun:
         return
     _begun.add(state)
-    seen = examine([*models, Settings], checks)
+    seen = examine([*models, Settings], checks, machine_checks)
     problems = [line for name in _files(state) for line in write(name, seen.plan)]
     refusals = (*seen.plan.refusals, *problems)
     # The line may hold pyinfra's spinner, which is removed with the next that is written there.
