@@ -156,7 +156,9 @@ def _say_unseen(
 
 def _say_steps(functions: Sequence[Function], returned: Sequence[str], entries: dict[str, str], remarks: Remarks) -> None:
     """:param entries: what the running kernel was told to bind, by address"""
-    dark = [function for function in functions if function.iommu_group is None]
+    unbound = [function for function in functions if function.driver != VFIO]
+    # vfio-pci binds nothing that is in no group.
+    dark = [function for function in unbound if function.iommu_group is None]
     if dark and any(function.address in entries for function in dark):
         remarks.refusals.append(
             f"the IOMMU is off, although the kernel was told to use it for {_addresses(dark)}: {FIRMWARE}, or leave `passthrough`"
@@ -165,13 +167,12 @@ def _say_steps(functions: Sequence[Function], returned: Sequence[str], entries: 
     elif dark:
         remarks.steps.append("switch the IOMMU on; what shares a group with the card is seen after the reboot")
         remarks.reboots.append(f"the IOMMU is off, and {_addresses(dark)} cannot be passed through without it")
-    unbound = [function for function in functions if function.driver != VFIO]
     if unbound:
         remarks.steps.append(f"bind {_addresses(unbound)} to {VFIO}")
-    for function in unbound:
-        # What no driver holds, a virtual machine's start binds.
-        if function.driver:
-            remarks.reboots.append(f"{function.driver} holds {function.address}, which is to be bound to {VFIO}")
+    # What no driver holds, a virtual machine's start binds.
+    held = [f"{function.driver} holds {function.address}" for function in unbound if function.driver]
+    if held:
+        remarks.reboots.append(f"{' and '.join(held)}, which {'is' if len(held) == 1 else 'are'} to be bound to {VFIO}")
     if returned:
         addresses = " and ".join(returned)
         remarks.steps.append(f"give {addresses} back to the host")

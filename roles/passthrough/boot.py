@@ -29,7 +29,9 @@ for kernel in "$root"/boot/vmlinuz-*; do
     version=${{kernel##*/vmlinuz-}}
     initrd=$root/boot/initrd.img-$version
     [ -e "$initrd" ] || continue
-    [ "$initrd" -nt "$root{SCRIPT}" ] && [ "$initrd" -nt "$root{HOOK}" ] && echo "initrd $version fresh" || echo "initrd $version old"
+    state=old
+    [ "$initrd" -nt "$root{SCRIPT}" ] && [ "$initrd" -nt "$root{HOOK}" ] && state=fresh
+    echo "initrd $version $state"
 done
 [ -s "$root/etc/kernel/proxmox-boot-uuids" ] && command -v proxmox-boot-tool >/dev/null && echo proxmox
 grub="$root/boot/grub/grub.cfg"
@@ -39,7 +41,7 @@ if tr -d '\000' <"$root/sys/firmware/efi/efivars/{LOADER_INFO}" | grep -q system
 elif command -v update-grub >/dev/null && [ -n "$entries" ]; then
     echo "loader grub"
 fi
-echo "$entries"
+printf "%s\n" "$entries"
 [ -e "$root{KERNEL_COMMAND_LINE}" ] && echo "command-line $(tr -s '[:space:]' ' ' <"$root{KERNEL_COMMAND_LINE}")"
 echo "running $(cat "$root/proc/cmdline")"
 [ -e "$root{REFRESHED}" ] && echo "refreshed $(cat "$root{REFRESHED}")"
@@ -144,10 +146,12 @@ def problems(boot: Boot, machine: MachinePlan) -> list[str]:
     found = []
     if wanted and not (boot.initramfs_tools and boot.initrds):
         found.append(
-            f"{SCRIPT} cannot be put to use, because initramfs-tools does not make its initramfs: install initramfs-tools in place"
-            " of dracut, or bind the card to vfio-pci by other means and leave `passthrough` out."
+            "its initramfs is not made by initramfs-tools, which we bind cards with: install that in place of dracut, or bind the"
+            " card by other means first, e.g. with `driverctl set-override`."
         )
     if not boot.loader and not says(boot.running, wanted):
-        task = f"give the kernel the arguments {' '.join(wanted)}" if wanted else f"take {PASSTHROUGH} from the kernel's arguments"
+        task = (
+            f"give the kernel the arguments {' '.join(wanted)}" if wanted else f"take {PASSTHROUGH} from the kernel's arguments"
+        )
         found.append(f"its boot loader is neither GRUB nor systemd-boot: {task} by hand, reboot, and run again.")
     return found

@@ -187,7 +187,6 @@ class Vm:
             *(word for device in devices for word in ("-device", device)),
         ]
 
-
     def _kernel(self) -> list[str]:
         kernel, initrd = (str(self.image / name) for name in ("kernel", "initrd"))
         return ["-kernel", kernel, "-initrd", initrd, "-append", self.command_line]
