@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import gevent
@@ -52,8 +54,9 @@ class Life:
 
 def parse(lines: Sequence[str]) -> Life:
     """Read the output of `LOOK`; lines that it does not know are passed over."""
-    words = {key: value.strip() or "no reason was given" for key, _, value in (line.partition(" ") for line in lines)}
-    return Life(**{key: words[key] for key in ("boot_id", "state", "refused") if key in words})
+    words = {key: value.strip() for key, _, value in (line.partition(" ") for line in lines)}
+    refused = (words["refused"] or "no reason was given") if "refused" in words else ""
+    return Life(words.get("boot_id", ""), words.get("state", ""), refused)
 
 
 def reboot(state: State, host: Host, boot_id: str, seconds: int) -> None:
@@ -103,7 +106,8 @@ def wait(state: State, host: Host, seconds: float, good: Callable[[Life], bool],
     """
     begun = said = time.monotonic()
     while True:
-        life = _look(state, host)
+        with _quiet():
+            life = _look(state, host)
         if life and (life.refused or (good(life) and life.started)):
             return life
         now = time.monotonic()
@@ -114,6 +118,18 @@ def wait(state: State, host: Host, seconds: float, good: Callable[[Life], bool],
             say(host, f"{there}: {now - begun:.0f} s of at most {seconds:g} s")
             said = now
         time.sleep(PAUSE)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep paramiko from printing a traceback each time that something takes a connection and says nothing."""
+    logger = logging.getLogger("paramiko.transport")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _look(state: State, host: Host) -> Life | None:

@@ -43,6 +43,22 @@ class Selection:
     left_out: tuple[LeftOut, ...]
 
 
+@dataclass(frozen=True)
+class Lender:
+    """The hypervisor that a host is a virtual machine of.
+
+    :param gpus: its GPUs that belong to virtual machines, or are to
+    """
+
+    name: str
+    gpus: tuple[Gpu, ...] = ()
+
+
+def lent(seen: Iterable[Gpu], settings: Settings) -> tuple[Gpu, ...]:
+    """The GPUs of a host that belong to its virtual machines, or are to."""
+    return tuple(gpu for gpu in seen if gpu.driver == VFIO or gpu.address in settings.passthrough)
+
+
 def title(gpu: Gpu) -> str:
     """A GPU in a sentence: its address and its name, as far as they are known."""
     name = gpu.name or f"{gpu.generation or gpu.vendor} GPU"
@@ -64,6 +80,7 @@ def select(
     system: str,
     catalog: Catalog,
     remarks: Remarks,
+    lender: Lender | None = None,
 ) -> Selection:
     """Choose backend and GPUs of a host.
 
@@ -71,9 +88,10 @@ def select(
     :param passing: which of them belong to its virtual machines
     :param works: it is a worker; other hosts compute with their processors, unless `backend` is set
     :param system: its distribution and release, a key of the catalog if that knows it
+    :param lender: what it is a virtual machine of, as far as that is known
     """
     own, left_out = _divide(seen, passing)
-    own = _with_declared(own, left_out, settings, catalog, remarks)
+    own = _with_declared(own, left_out, settings, catalog, remarks, lender)
     _say_links(seen, own, works, remarks)
     dead = [gpu for gpu in own if gpu.link and gpu.link.verdict == Verdict.UNREACHABLE]
     able, unable = _known([gpu for gpu in own if gpu not in dead], catalog, remarks if works else Remarks())
@@ -111,7 +129,12 @@ def _divide(seen: Sequence[Gpu], passing: Passthrough) -> tuple[list[Gpu], list[
 
 
 def _with_declared(
-    own: list[Gpu], left_out: Sequence[LeftOut], settings: Settings, catalog: Catalog, remarks: Remarks
+    own: list[Gpu],
+    left_out: Sequence[LeftOut],
+    settings: Settings,
+    catalog: Catalog,
+    remarks: Remarks,
+    lender: Lender | None,
 ) -> list[Gpu]:
     """The host's own GPUs with those that are declared and cannot be seen; each one that was seen answers one declaration."""
     unseen: list[Gpu] = []
@@ -129,13 +152,24 @@ def _with_declared(
             )
         else:
             unseen.append(wanted)
-            remarks.warnings.append(
-                f"{title(wanted)} is declared in `gpus` and is not seen: pass it through to this host, or take it out of `gpus`."
-            )
+            remarks.warnings.append(f"{title(wanted)} is declared in `gpus` and is not seen: {_how_to_get(wanted, lender)}.")
     for gpu in undeclared:
         if settings.gpus and gpu.vendor in NATIVE and not gpu.integrated:
             remarks.warnings.append(f"{title(gpu)} is seen and is not declared in `gpus`: add it there, or leave `gpus` out.")
     return own + unseen
+
+
+def _how_to_get(wanted: Gpu, lender: Lender | None) -> str:
+    """How a virtual machine comes by a GPU that is declared for it."""
+    if lender is None:
+        return "pass it through to this host, or take it out of `gpus`"
+    there = " or ".join(gpu.address for gpu in lender.gpus if gpu.address and _is_alike(wanted, gpu))
+    if there:
+        return f"give this virtual machine the device {there} of {lender.name}, start it, and run again"
+    return (
+        f"name its address in `passthrough` of {lender.name}, run deploys/hypervisors.py, give the card to this virtual machine,"
+        " start it, and run again; or take it out of `gpus`"
+    )
 
 
 def _match(wanted: Gpu, among: Iterable[Gpu]) -> Gpu | None:

@@ -12,6 +12,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from roles.base.machine import HOME, USER, Machine
+from roles.cluster.backend import Lender, lent
 from roles.cluster.endpoints import resolve
 from roles.cluster.hypervisors import HYPERVISORS
 from roles.cluster.hypervisors import problems as hypervisor_problems
@@ -137,7 +138,8 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog, needed: Sequence
     refusals += problems
     endpoints, problems = _endpoints(serving, addresses)
     refusals += problems
-    provisions = {host.name: _provision(host, today, catalog) for host in hosts}
+    lenders = {host.name: Lender(host.name, lent(host.gpus, host.settings)) for host in hosts if HYPERVISORS in host.groups}
+    provisions = {host.name: _provision(host, today, catalog, lenders.get(host.settings.runs_on or "")) for host in hosts}
     compute = _compute(serving, provisions, catalog)
     commits = {host.settings.commit for host in serving}
     commit = commits.pop() if len(commits) == 1 else ""
@@ -327,11 +329,11 @@ def _endpoints(hosts: list[Host], addresses: Mapping[str, IPv4Address]) -> tuple
     return endpoints, problems
 
 
-def _provision(host: Host, today: date, catalog: Catalog) -> Provision:
+def _provision(host: Host, today: date, catalog: Catalog, lender: Lender | None = None) -> Provision:
     # On a hypervisor that is nothing else nothing computes, whatever the inventory says for all hosts.
     settings = host.settings if host.serves else host.settings.model_copy(update={"backend": "auto"})
     works = WORKERS in host.groups
-    return provision(host.gpus, host.devices, host.drivers, settings, works, host.system, today, catalog)
+    return provision(host.gpus, host.devices, host.drivers, settings, works, host.system, today, catalog, lender)
 
 
 def _compute(serving: list[Host], provisions: Mapping[str, Provision], catalog: Catalog) -> dict[str, ComputePlan]:

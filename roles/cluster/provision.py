@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from roles.cluster.backend import LeftOut, Selection, select
+from roles.cluster.backend import LeftOut, Lender, Selection, select
 from roles.cluster.driver import Driver, Ground, plan_driver, present
 from roles.cluster.passthrough import Function, Passthrough, plan_passthrough
 from roles.cluster.remarks import Remarks
@@ -85,6 +85,7 @@ def provision(
     system: str,
     today: date,
     catalog: Catalog,
+    lender: Lender | None = None,
 ) -> Provision:
     """Choose GPUs and driver of one machine.
 
@@ -92,10 +93,11 @@ def provision(
     :param devices: its PCI devices, as far as they were looked at: GPUs, the bridges above them, what shares their groups
     :param works: it is a worker
     :param system: its distribution and release, e.g. debian13
+    :param lender: what it is a virtual machine of, as far as that is known
     """
     remarks = Remarks()
     passing = plan_passthrough(devices, drivers.passthrough, settings, remarks)
-    selection = select(seen, passing, settings, works, system, catalog, remarks)
+    selection = select(seen, passing, settings, works, system, catalog, remarks, lender)
     nvidia = [gpu for gpu in selection.gpus if gpu.vendor == "nvidia"]
     driver = None
     if nvidia:

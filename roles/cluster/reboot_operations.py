@@ -50,11 +50,10 @@ def reboot(hypervisor: bool) -> Commands:
     :param hypervisor: the turn of the hypervisors, or of the others, which a hypervisor's reboot may have freed of theirs
     """
     reboots = current_reboots()
-    due = reboots.is_hypervisor(host.name) == hypervisor and reboots.is_due(host.name) and not reboots.under_way
-    if due and state.is_executing:
+    mine = reboots.is_hypervisor(host.name) == hypervisor and not reboots.under_way
+    if mine and reboots.is_due(host.name) and state.is_executing:
         reboots.standing[host.name] = stand(state, host)
-        due = reboots.is_due(host.name)
-    if due:
+    if mine and reboots.is_due(host.name) and not reboots.objections(host.name):
         yield FunctionCommand(_reboot, (reboots,), {})
     else:
         host.noop("no reboot is owed")

@@ -48,7 +48,10 @@ def problems_of_backend(plan: HostPlan) -> list[str]:
     backend = plan.profile.backend
     if backend == "cpu":
         return []
-    return [f'its release is planned for {backend}, and only cpu can be built yet: set backend = "cpu" for this host until then.']
+    return [
+        f'its release is planned for {backend}, and only cpu can be built yet: set backend = "cpu" for this host until then;'
+        " deploys/prepare.py makes it ready for its GPUs already."
+    ]
 
 
 def problems_of_space(plan: HostPlan, room: Room) -> list[str]:

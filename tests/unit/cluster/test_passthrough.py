@@ -78,9 +78,9 @@ def test_two_cards_of_one_group_go_together() -> None:
     pair = [CARD, SOUND, replace(TWIN, iommu_group=14)]
     _, remarks = planned(pair, "0e:00.0")
     assert remarks.refusals == [
-        "0000:0e:00.0 shares IOMMU group 14 with 0000:0f:00.0 (display 10de:1b06, driver nouveau), and a group goes to one virtual"
-        " machine as a whole: name 0000:0f:00.0 in `passthrough` too, put one of them into another slot, or switch on ACS in the"
-        " firmware's setup."
+        "0000:0e:00.0 shares IOMMU group 14 with 0000:0f:00.0 (display 10de:1b06, driver nouveau), and a group goes to one"
+        " virtual machine as a whole: name 0000:0f:00.0 in `passthrough` too, put one of them into another slot, or switch on ACS"
+        " in the firmware's setup."
     ]
     found, remarks = planned(pair, "0e:00.0", "0f:00.0")
     assert remarks.refusals == []

@@ -48,6 +48,8 @@ def fake_inventory(lab: str, folder: Path) -> Path:
     for host in data_of(lab):
         answers = {mark: recorded(lab, host.name)[name] for name, mark in MARKS.items()} | BOOTS
         own = {key: value for key, value in host.data.items() if not key.startswith("ssh_")}
+        if "runs_on" in own:
+            own["runs_on"] = f"@fake/{own['runs_on']}"
         for group in sorted(host.groups):
             groups.setdefault(group, []).append((f"@fake/{host.name}", {"fake_responses": answers, **own}))
     return inventory(folder, **groups)

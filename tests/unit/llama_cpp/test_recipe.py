@@ -249,5 +249,6 @@ def test_what_cannot_be_built_yet_is_said_with_the_way_out() -> None:
     plan = good_plan().hosts["w1"]
     assert recipe.problems_of_backend(plan) == []
     assert recipe.problems_of_backend(replace(plan, profile=replace(plan.profile, backend="cuda"))) == [
-        'its release is planned for cuda, and only cpu can be built yet: set backend = "cpu" for this host until then.'
+        'its release is planned for cuda, and only cpu can be built yet: set backend = "cpu" for this host until then;'
+        " deploys/prepare.py makes it ready for its GPUs already."
     ]

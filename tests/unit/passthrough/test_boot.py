@@ -171,8 +171,8 @@ def test_nothing_speaks_against_a_host_with_grub() -> None:
 @pytest.mark.parametrize("change", [{"initramfs_tools": False}, {"initrds": {}}])
 def test_an_initramfs_of_dracut_is_refused(change: dict[str, object]) -> None:
     assert problems(replace(GOOD, **change), HELD) == [  # type: ignore[arg-type]
-        "its initramfs is not made by initramfs-tools, which we bind cards with: install that in place of dracut, or bind the card"
-        " by other means first, e.g. with `driverctl set-override`."
+        "its initramfs is not made by initramfs-tools, which we bind cards with: install that in place of dracut, or bind the"
+        " card by other means first, e.g. with `driverctl set-override`."
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ BOUND = function("0000:00:03.1/0000:0e:00.0", "030000", "10de:1b06", "vfio-pci")
 DISK = function("0000:00:03.1/0000:0f:00.0", "010802", "144d:a808", "nvme")
 
 
-def run(folder: Path, sysfs: list[str], *options: str, answers: dict[str, Any] = {}, passthrough: str = "0e:00.0") -> Run:
+def run(folder: Path, sysfs: list[str], *options: str, answers: Mapping[str, Any] = {}, passthrough: str = "0e:00.0") -> Run:
     """:param answers: further answers of the hypervisor"""
     told = {SYSFS: sysfs, "systemctl is-active gpuquilt": ["0"], ">&2; exit 1": {"success": False}, **answers}
     virt = fake("virt", answers=told, **GOOD, passthrough=[passthrough] if passthrough else [])

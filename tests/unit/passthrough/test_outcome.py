@@ -49,13 +49,13 @@ def test_what_is_bound_or_free_is_as_planned() -> None:
         ),
         (
             [replace(CARD, driver=None, iommu_group=None), SOUND],
-            "the IOMMU is off, so that 0000:0e:00.0 cannot be passed through: switch on VT-d (Intel) or AMD-Vi (AMD), which it may"
-            " call IOMMU, in the firmware's setup, and run again.",
+            "the IOMMU is off, so that 0000:0e:00.0 cannot be passed through: switch on VT-d (Intel) or AMD-Vi (AMD), which it"
+            " may call IOMMU, in the firmware's setup, and run again.",
         ),
         (
             [CARD, SOUND, Device("0000:0f:00.0", "0108", vendor_id="144d", device_id="a808", driver="nvme", iommu_group=14)],
-            "0000:0e:00.0 shares IOMMU group 14 with 0000:0f:00.0 (storage 144d:a808, driver nvme), and a group goes to one virtual"
-            " machine as a whole: put one of them into another slot, or switch on ACS in the firmware's setup.",
+            "0000:0e:00.0 shares IOMMU group 14 with 0000:0f:00.0 (storage 144d:a808, driver nvme), and a group goes to one"
+            " virtual machine as a whole: put one of them into another slot, or switch on ACS in the firmware's setup.",
         ),
         (
             [replace(CARD, address="0000:0f:00.0"), SOUND],

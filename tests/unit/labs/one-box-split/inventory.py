@@ -2,7 +2,7 @@
 
 _box = ("box", {"ssh_hostname": "192.168.1.30", "ssh_user": "me", "_sudo": True, "passthrough": ["01:00.0"]})
 hypervisors = [_box]
-workers = [_box, ("pascal-vm", {"ssh_hostname": "192.168.1.31", "ssh_user": "root", "gpus": ["GP102"]})]
+workers = [_box, ("pascal-vm", {"ssh_hostname": "192.168.1.31", "ssh_user": "root", "gpus": ["GP102"], "runs_on": "box"})]
 heads = [_box]
 
 all = (

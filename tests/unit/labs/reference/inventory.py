@@ -2,10 +2,10 @@
 
 hypervisors = [("virtbase", {"ssh_hostname": "192.168.1.10", "ssh_user": "root", "passthrough": ["0e:00.0"]})]
 workers = [
-    ("gpu-1080ti", {"ssh_hostname": "192.168.1.21", "ssh_user": "root", "gpus": ["10de:1b06"]}),
+    ("gpu-1080ti", {"ssh_hostname": "192.168.1.21", "ssh_user": "root", "gpus": ["10de:1b06"], "runs_on": "virtbase"}),
     ("laptop", {"ssh_hostname": "192.168.1.22", "ssh_user": "me", "_sudo": True}),
 ]
-heads = [("rpc-main", {"ssh_hostname": "192.168.1.20", "ssh_user": "root"})]
+heads = [("rpc-main", {"ssh_hostname": "192.168.1.20", "ssh_user": "root", "runs_on": "virtbase"})]
 
 all = (
     [*hypervisors, *workers, *heads],
