@@ -21,3 +21,4 @@ machine = seen.plan.machines.get(host.name)
 if machine:
     passthrough.prepare(machine)
     cluster.reboot()
+    passthrough.verify(machine)

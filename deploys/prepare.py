@@ -26,3 +26,4 @@ docker.prepare(machine)
 
 # What is prepared may have to be booted into, all of it at once; what follows then asks the hosts anew.
 cluster.reboot()
+passthrough.verify(machine)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from roles.cluster.passthrough import VFIO, Passthrough
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
 from roles.gpus.catalog import Backend, Catalog
 from roles.gpus.gpu import Gpu, declared
 from roles.gpus.link import Verdict
 
-VFIO = "vfio-pci"
 BOUND = f"passed through to a virtual machine (bound to {VFIO})"
 TO_BE_BOUND = "to be passed through to a virtual machine"
 UNREACHABLE = "unreachable"
@@ -75,6 +75,7 @@ def titles(gpus: Iterable[Gpu]) -> str:
 
 def select(
     seen: Sequence[Gpu],
+    passing: Passthrough,
     settings: Settings,
     works: bool,
     system: str,
@@ -85,11 +86,12 @@ def select(
     """Choose backend and GPUs of a host.
 
     :param seen: its GPUs
+    :param passing: which of them belong to its virtual machines
     :param works: it is a worker; other hosts compute with their processors, unless `backend` is set
     :param system: its distribution and release, a key of the catalog if that knows it
     :param lender: what it is a virtual machine of, as far as that is known
     """
-    own, left_out = _divide(seen, settings, remarks)
+    own, left_out = _divide(seen, passing)
     own = _with_declared(own, left_out, settings, catalog, remarks, lender)
     _say_links(seen, own, works, remarks)
     dead = [gpu for gpu in own if gpu.link and gpu.link.verdict == Verdict.UNREACHABLE]
@@ -111,23 +113,19 @@ def select(
     return Selection(backend, gpus, tuple(sorted(left_out, key=lambda out: out.gpu.address or "")))
 
 
-def _divide(seen: Sequence[Gpu], settings: Settings, remarks: Remarks) -> tuple[list[Gpu], list[LeftOut]]:
+def _divide(seen: Sequence[Gpu], passing: Passthrough) -> tuple[list[Gpu], list[LeftOut]]:
     """The host's own GPUs, and those that belong to its virtual machines."""
     own: list[Gpu] = []
     left_out: list[LeftOut] = []
+    to_be_bound = {function.address for function in passing.functions}
     for gpu in seen:
-        if gpu.driver == VFIO:
+        # What is given back counts as the host's own at once: the plan must not change with the reboot.
+        if gpu.driver == VFIO and gpu.address not in passing.returned:
             left_out.append(LeftOut(gpu, BOUND))
-        elif gpu.address in settings.passthrough:
+        elif gpu.address in to_be_bound:
             left_out.append(LeftOut(gpu, TO_BE_BOUND))
-            remarks.steps.append(f"bind {gpu.address} to {VFIO}")
-            if gpu.driver:
-                remarks.reboots.append(f"{gpu.driver} holds {gpu.address}, which is to be bound to {VFIO}")
         else:
             own.append(gpu)
-    for address in settings.passthrough:
-        if address not in {gpu.address for gpu in seen}:
-            remarks.warnings.append(f"passthrough names {address}, and no GPU is seen there: correct it, or look for the card.")
     return own, left_out
 
 

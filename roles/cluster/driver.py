@@ -8,7 +8,8 @@ from datetime import date
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from roles.cluster.backend import VFIO, title, titles
+from roles.cluster.backend import title, titles
+from roles.cluster.passthrough import VFIO
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
 from roles.gpus.catalog import Branch, Catalog, Distribution, DriverOffer, Flavour, Generation, OpenModule, Toolkit, numbers

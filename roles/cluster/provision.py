@@ -9,7 +9,7 @@ from datetime import date
 from roles.cluster.backend import UNREACHABLE, LeftOut, Lender, Selection, select
 from roles.cluster.driver import Driver, Ground, plan_driver, present
 from roles.cluster.graphics import plan_graphics, with_vulkan
-from roles.cluster.passthrough import Function, plan_passthrough
+from roles.cluster.passthrough import Function, Passthrough, plan_passthrough
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
 from roles.gpus.catalog import Catalog
@@ -32,6 +32,7 @@ class MachinePlan:
     :param steps: what would be done before anything is built, in order
     :param passthrough: the PCI functions that are to be bound to vfio-pci: the cards that `passthrough` names, with all that
         goes with them
+    :param passthrough_absent: what the kernel was told to bind for cards that `passthrough` names and that are not seen
     :param reboot: why a reboot is owed, empty where none is
     :param must_reboot: what is to be done here does not work before that reboot; false where only its packages ask for one
     :param choices: where a setting of the inventory decided, and where the plan had to take the second best
@@ -44,6 +45,7 @@ class MachinePlan:
     driver_state: State | None = None
     driver: Driver | None = None
     passthrough: tuple[Function, ...] = ()
+    passthrough_absent: tuple[str, ...] = ()
     graphics: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     reboot: str = ""
@@ -60,7 +62,7 @@ class Provision:
     driver_now: Driver | None
     driver_state: State | None
     driver: Driver | None
-    passthrough: tuple[Function, ...]
+    passing: Passthrough
     graphics: tuple[str, ...]
     remarks: Remarks
 
@@ -73,7 +75,8 @@ class Provision:
             driver_now=self.driver_now,
             driver_state=self.driver_state,
             driver=self.driver,
-            passthrough=self.passthrough,
+            passthrough=self.passing.functions,
+            passthrough_absent=self.passing.absent,
             graphics=self.graphics,
             steps=tuple(self.remarks.steps),
             reboot="; ".join([*self.remarks.reboots, *self.remarks.wishes]),
@@ -103,7 +106,8 @@ def provision(
     :param lender: what it is a virtual machine of, as far as that is known
     """
     remarks = Remarks()
-    selection = select(seen, settings, works, system, catalog, remarks, lender)
+    passing = plan_passthrough(devices, drivers.passthrough, settings, remarks)
+    selection = select(seen, passing, settings, works, system, catalog, remarks, lender)
     nvidia = [gpu for gpu in selection.gpus if gpu.vendor == "nvidia"]
     driver = None
     found = _state(selection, drivers, settings, catalog)
@@ -114,9 +118,8 @@ def provision(
         _say_problem(drivers, found, remarks)
     if drivers.reboot_wanted:
         remarks.wishes.append("its packages ask for one")
-    passed = plan_passthrough(devices, settings, remarks)
     graphics = plan_graphics(selection, drivers.boots, system, catalog, remarks)
-    return Provision(selection, present(drivers), found, driver, passed, graphics, remarks)
+    return Provision(selection, present(drivers), found, driver, passing, graphics, remarks)
 
 
 def _state(selection: Selection, drivers: Drivers, settings: Settings, catalog: Catalog) -> State | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from roles.gpus.catalog import Flavour
 
+PASSTHROUGH = "gpuquilt.passthrough"
+"""The kernel's argument that names what is bound to vfio-pci before any driver is loaded: ADDRESS/VENDOR:DEVICE,…"""
 _MODULE = re.compile(r"linux-modules-nvidia-|.*(?<!-no)-dkms\b")
 """How packages begin that bring the kernel module: built by the distribution, or on the host by DKMS."""
 _LIBRARIES = re.compile(r"libcuda1|libnvidia-compute|nvidia-(?:utils|smi|driver|headless)")
@@ -107,6 +109,7 @@ class Drivers:
     :param secure_boot: None where the host does not say (no UEFI)
     :param own_key_enrolled: the firmware accepts modules that DKMS signs on this host
     :param reboot_wanted: the host's packages ask for a reboot (/run/reboot-required)
+    :param passthrough: what the argument `PASSTHROUGH` of the running kernel names, each as address/vendor:device
     """
 
     kernel: str = ""
@@ -117,6 +120,7 @@ class Drivers:
     secure_boot: bool | None = None
     own_key_enrolled: bool = False
     reboot_wanted: bool = False
+    passthrough: tuple[str, ...] = ()
     nvidia: Nvidia = field(default_factory=Nvidia)
 
     @property

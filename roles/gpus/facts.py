@@ -11,7 +11,7 @@ from roles.gpus.pci import Device
 
 
 class PciFact(FactBase[list[Device]]):
-    """Display devices, the bridges above them and what shares their IOMMU groups, as sysfs shows them; needs no root."""
+    """Cards with all their functions, the bridges above them and what shares their IOMMU groups, by sysfs; needs no root."""
 
     default = list
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from roles.gpus.catalog import Flavour
-from roles.gpus.driver import Drivers, Nvidia, NvidiaGpu
+from roles.gpus.driver import PASSTHROUGH, Drivers, Nvidia, NvidiaGpu
 
 FIELDS = (
     "pci.bus_id",
@@ -76,6 +76,8 @@ if [ -d "$root/sys/firmware/efi" ]; then
     done
 fi
 [ -e "$root/run/reboot-required" ] && echo reboot
+read -r line <"$root/proc/cmdline"
+for word in $line; do case $word in {PASSTHROUGH}=*) echo "passthrough ${{word#*=}}" ;; esac; done
 sed -n 's/^NVRM version: */running /p' "$root/proc/driver/nvidia/version"
 read -r version <"$root/sys/module/nvidia/version" && echo "loaded $version"
 module=$(modprobe --set-version="$kernel" --show-depends nvidia | sed -n 's/^install .*modprobe -i \([^ ]*\).*/\1/p')
@@ -149,6 +151,7 @@ def parse(lines: Sequence[str]) -> Drivers:
         secure_boot=_secure_boot("\n".join(mokutil), values.get("efi")),
         own_key_enrolled=enrolled,
         reboot_wanted="reboot" in values,
+        passthrough=tuple(entry for entry in values.get("passthrough", "").split(",") if entry),
         nvidia=Nvidia(
             loaded=running or values.get("loaded", ""),
             loaded_flavour=running_flavour,

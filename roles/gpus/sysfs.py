@@ -1,4 +1,4 @@
-"""What sysfs shows of a host's GPUs, of the bridges above them, and of what shares their IOMMU groups. Pure.
+"""What sysfs shows of a host's cards with all their functions, of the bridges above, and of what shares IOMMU groups. Pure.
 
 It needs neither root nor a package, and wakes nothing. Reading the configuration space of a suspended device can wake it, and
 since Linux 6.18 and 6.6.113 ("PCI/sysfs: Ensure devices are powered for config reads") reading its link files as well: of such a
@@ -20,10 +20,11 @@ MIB = 2**20
 SELECT = r"""
 want() { case " $wanted " in *" $1 "*) ;; *) wanted="$wanted $1" ;; esac; }
 asleep() { read -r status <"$1/power/runtime_status" && case $status in suspend*) true ;; *) false ;; esac; }
-wanted=
+wanted= cards=
 for device in "$root"/sys/bus/pci/devices/*; do
     read -r class <"$device/class" || continue
     case $class in 0x03*) ;; *) continue ;; esac
+    cards="$cards ${device##*/}"
     path=$(cd -P "$device" && pwd)
     while case ${path##*/} in *:*:*.*) true ;; *) false ;; esac; do
         want "${path##*/}"
@@ -31,10 +32,14 @@ for device in "$root"/sys/bus/pci/devices/*; do
     done
 done
 """
-"""Shell: display devices and the bridges above them, their addresses in `wanted`; the path of a device leads over its bridges."""
+"""Shell: display devices and the bridges above them, their addresses in `wanted`, those of display devices alone in `cards`; the
+path of a device leads over its bridges."""
 
 LOOK = r"""
 say() { read -r value <"$1" && echo "$1 $value"; }
+for address in $cards; do
+    for function in "$root/sys/bus/pci/devices/${address%.*}".*; do want "${function##*/}"; done
+done
 for address in $wanted; do
     for member in "$root/sys/bus/pci/devices/$address"/iommu_group/devices/*; do
         [ -e "$member" ] && want "${member##*/}"

@@ -11,6 +11,7 @@ from typing import Any
 from roles.base.machine import COMMAND as LOOK_AT_MACHINE
 from roles.base.machine import V3_FLAGS
 from roles.gpus import nvidia, sysfs
+from roles.passthrough import boot
 from tests.conftest import ROOT, Ended, pyinfra
 from tests.unit.cluster.examples import NETWORK, NEWER
 
@@ -31,7 +32,9 @@ MACHINE = [
 ]
 SEEN = "basename"
 """A word of the command that shows what a host runs."""
-LOOKING = [LOOK_AT_MACHINE, sysfs.look(), sysfs.ask_lspci(), nvidia.look()]
+BOOTS = {"hook-functions": ["initramfs-tools", "initrd 6.1.0-1-amd64 fresh", "loader grub", "entry /vmlinuz root=/dev/sda1 ro"]}
+"""A word of the command that shows how a host boots → what one with GRUB answers that nothing of ours is on."""
+LOOKING = [LOOK_AT_MACHINE, sysfs.look(), sysfs.ask_lspci(), nvidia.look(), boot.look()]
 ADDRESSES = {"w1": "192.0.2.11", "w2": "192.0.2.12", "head": "192.0.2.10", "lost": "192.0.2.20", "virt": "192.0.2.30"}
 
 
@@ -63,7 +66,7 @@ def fake(name: str, machine: Mapping[str, str] = {}, answers: Mapping[str, Any] 
     :param answers: a part of a command → what the host answers to it
     """
     lines = [*(line for line in MACHINE if line.partition(" ")[0] not in machine), *(f"{key} {machine[key]}" for key in machine)]
-    answers = {"/proc/sys/kernel/random/boot_id": [*lines, f"address {ADDRESSES[name]}/24"], **answers}
+    answers = {"/proc/sys/kernel/random/boot_id": [*lines, f"address {ADDRESSES[name]}/24"], **BOOTS, **answers}
     return f"@fake/{name}", {"fake_responses": answers, **data}
 
 

@@ -11,7 +11,8 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.conftest import Ended, run
 
 CACHE = Path("/var/cache/gpuquilt-vm")
 RECIPE = Path(__file__).with_name("image.sh")
+BOOT_RECIPE = Path(__file__).with_name("boot.sh")
 SECONDS_TO_MAKE = 15 * 60
 SECONDS_TO_BOOT = 150
 COMMAND_LINE = "root=/dev/vda rw console=ttyS0 quiet mitigations=off"
@@ -33,10 +35,8 @@ def image() -> Path:
     """The folder that image.sh makes, from the cache if it has this recipe's; machines only read it."""
     if os.geteuid() != 0:
         pytest.fail("a disk with Debian on it is made by root alone: run the tests as root")
-    folder = CACHE / hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:12]
-    CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = CACHE / _digest(RECIPE)
+    with _alone():
         if not folder.exists():
             layout = lay_out(Settings())
             found = seen.parse(run("sh", "-c", seen.look(layout)).output.splitlines(), layout)
@@ -48,6 +48,33 @@ def image() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def boot_disk(image: Path) -> Path:
+    """The disk that boot.sh makes of the image, which boots through GRUB; likewise from the cache, and only read."""
+    disk = image / f"boot-{_digest(BOOT_RECIPE)}"
+    with _alone():
+        if not disk.exists():
+            partial = disk.with_suffix(".partial")
+            # What is killed leaves no mounts: they are in a namespace of its own.
+            made = run("unshare", "--mount", "sh", str(BOOT_RECIPE), str(image), str(partial), timeout=SECONDS_TO_MAKE)
+            assert made.status == 0, made.text
+            partial.rename(disk)
+    return disk
+
+
+def _digest(recipe: Path) -> str:
+    return hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One at a time makes what is in the cache."""
+    CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 class Vm:
     """A machine: its disk is the image, and what it writes is gone when it stops.
 
@@ -55,10 +82,19 @@ class Vm:
     :param folder: where to put its console and what SSH needs to know
     :param devices: values of QEMU's option ``-device``
     :param command_line: further arguments of the kernel
+    :param boot_disk: see the fixture of this name; with it the machine boots by itself, and its boot loader has the arguments
     """
 
-    def __init__(self, image: Path, folder: Path, devices: Sequence[str] = (), command_line: str = "") -> None:
+    def __init__(
+        self,
+        image: Path,
+        folder: Path,
+        devices: Sequence[str] = (),
+        command_line: str = "",
+        boot_disk: Path | None = None,
+    ) -> None:
         self.image = image
+        self.boot_disk = boot_disk
         self.console = folder / "console"
         self.known_hosts = folder / "known_hosts"
         self.devices = devices
@@ -135,7 +171,7 @@ class Vm:
         return ended.output
 
     def _qemu(self) -> list[str]:
-        disk = f"file={self.image / 'disk'},format=raw,if=none,id=disk,snapshot=on"
+        disk = f"file={self.boot_disk or self.image / 'disk'},format=raw,if=none,id=disk,snapshot=on"
         network = f"user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:{self.port}-:22"
         devices = [
             "intel-iommu,intremap=on",
@@ -146,10 +182,14 @@ class Vm:
         return [
             *("qemu-system-x86_64", "-machine", "q35,kernel-irqchip=split", "-accel", "tcg,thread=multi", "-cpu", "max"),
             *("-smp", "2", "-m", "1024", "-nodefaults", "-no-user-config", "-display", "none", "-serial", f"file:{self.console}"),
-            *("-kernel", str(self.image / "kernel"), "-initrd", str(self.image / "initrd"), "-append", self.command_line),
+            *(() if self.boot_disk else self._kernel()),
             *("-drive", disk, "-netdev", network),
             *(word for device in devices for word in ("-device", device)),
         ]
+
+    def _kernel(self) -> list[str]:
+        kernel, initrd = (str(self.image / name) for name in ("kernel", "initrd"))
+        return ["-kernel", kernel, "-initrd", initrd, "-append", self.command_line]
 
 
 def free_port() -> int:

@@ -1,4 +1,5 @@
-# A Debian 12 for QEMU: a disk without a boot loader, its kernel beside it, and the key of root and of an ordinary user.
+# A Debian 12 for QEMU: a disk without a boot loader, its kernel beside it, and the key of root and of an ordinary user. GRUB's
+# programs are there for boot.sh.
 # Arguments: the folder to make, the package mirror, and what apt must be told to reach it.
 set -eu
 folder=$1 mirror=$2
@@ -12,7 +13,7 @@ mkdir -p "$folder"
 root=$folder/root
 # The initramfs finds the disk and no more. A mount namespace of its own: when this is killed, what mmdebstrap has mounted goes with it.
 unshare --mount mmdebstrap --variant=minbase "$@" \
-    --include=systemd-sysv,udev,openssh-server,iproute2,pciutils,kmod,initramfs-tools,zstd,linux-image-amd64 \
+    --include=systemd-sysv,udev,openssh-server,iproute2,pciutils,kmod,initramfs-tools,zstd,linux-image-amd64,grub-pc-bin,grub2-common \
     --dpkgopt=force-unsafe-io --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt=path-exclude='/usr/share/doc/*' --dpkgopt=path-exclude='/usr/share/man/*' \
     --dpkgopt=path-exclude='/usr/share/locale/*' --dpkgopt=path-exclude='/lib/modules/*/kernel/sound/*' \

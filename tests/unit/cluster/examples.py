@@ -87,14 +87,17 @@ def gpu_worker(
     drivers: Drivers = NO_DRIVERS,
     **settings: Any,
 ) -> Host:
-    """A worker with the GPUs in what lspci prints.
+    """A worker with the GPUs in what lspci prints, each in an IOMMU group of its own.
 
     :param system: ``ID`` and ``VERSION_ID`` of its os-release
     """
     os_id = system.rstrip("0123456789.")
     there = machine(address, os_id=os_id, os_version=system.removeprefix(os_id))
     found = gpus(*texts, driver=driver_of_gpus)
-    return replace(host(name, ["workers"], there, **settings), gpus=found, drivers=drivers)
+    devices = tuple(
+        replace(device, driver=driver_of_gpus, iommu_group=group) for group, device in enumerate(lspci.parse("\n".join(texts)))
+    )
+    return replace(host(name, ["workers"], there, **settings), gpus=found, drivers=drivers, devices=devices)
 
 
 def refusals_of(*hosts: Host) -> list[str]:

@@ -12,7 +12,7 @@ import yaml
 
 from roles.llama_cpp.recipe import problems_of_backend
 from tests.conftest import pyinfra
-from tests.unit.fakes import inventory
+from tests.unit.fakes import BOOTS, inventory
 from tests.unit.labs import HERE, LABS, TODAY, data_of, plan, readable, recorded, wanted
 
 MARKS = {"machine": "/proc/cpuinfo", "sysfs": "mem_info_vram_total", "lspci": "lspci -D", "drivers": "nvidia-smi"}
@@ -46,7 +46,7 @@ def fake_inventory(lab: str, folder: Path) -> Path:
     """The lab's inventory with hosts that answer what was recorded."""
     groups: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for host in data_of(lab):
-        answers = {mark: recorded(lab, host.name)[name] for name, mark in MARKS.items()}
+        answers = {mark: recorded(lab, host.name)[name] for name, mark in MARKS.items()} | BOOTS
         own = {key: value for key, value in host.data.items() if not key.startswith("ssh_")}
         if "runs_on" in own:
             own["runs_on"] = f"@fake/{own['runs_on']}"

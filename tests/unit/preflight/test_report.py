@@ -13,6 +13,7 @@ from rich.console import Console
 from roles.cluster.plan import Host, Plan
 from roles.cluster.switch import planned_units
 from roles.gpus.driver import Drivers, Nvidia
+from roles.gpus.lspci import parse
 from roles.preflight.report import report
 from tests.unit.cluster.examples import ADA, BLACKWELL, PASCAL, gpu_worker, gpus, host, loaded, machine, plan_of
 from tests.unit.gpus.cases import text
@@ -26,7 +27,7 @@ def lab() -> list[Host]:
     laptop = host("laptop", ["workers"], machine("192.0.2.22", os_id="ubuntu", os_version="24.04", os_name="Ubuntu 24.04.3 LTS"))
     (mobile,) = gpus(text("4080-mobile-x8"))
     return [
-        replace(virtbase, gpus=gpus(text("1080ti-x4-slot-unknown"))),
+        replace(virtbase, gpus=gpus(text("1080ti-x4-slot-unknown")), devices=tuple(parse(text("1080ti-x4-slot-unknown")))),
         host("gpu-1080ti", ["workers"], machine("192.0.2.21"), gpus=["GP102 [GeForce GTX 1080 Ti] [10de:1b06]"]),
         replace(laptop, gpus=(replace(mobile, memory_mib=12282),), drivers=loaded("610.43.02", "open", reboot_wanted=True)),
         host("rpc-main", ["heads"], machine("192.0.2.20")),
