@@ -3,9 +3,9 @@
 It changes nothing. With `--data plan_json=PATH` the plan is written to a file as well.
 """
 
-from roles import llama_cpp, llama_server, model, preflight, rpc_server
+from roles import docker, llama_cpp, llama_server, model, preflight, rpc_server
 
 preflight.show(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
+    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings, docker.Settings],
     checks=[llama_cpp.check, model.check],
 )

@@ -10,10 +10,11 @@ from roles.cluster.look import look
 
 # 1. Look: one plan for all hosts, or no change at all.
 seen = look(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
+    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings, docker.Settings],
     machine_checks=[passthrough.check, nvidia.check, docker.check],
 )
 machine = seen.plan.machines[host.name]
+settings = seen.settings[host.name]
 
 # 2. Prepare. A hypervisor that is nothing else gets what concerns its GPUs alone.
 if host.name in seen.plan.hosts:
@@ -22,5 +23,8 @@ passthrough.prepare(machine)
 nvidia.prepare(machine)
 intel.prepare(machine)
 amd.prepare(machine)
-docker.prepare(machine)
+if docker.Settings in settings:
+    docker.prepare(machine, settings[docker.Settings])
 cluster.reboot(machine)
+if docker.Settings in settings:
+    docker.settle(machine, settings[docker.Settings])
