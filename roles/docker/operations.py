@@ -125,13 +125,9 @@ def unconfigured() -> Commands:
 
 @operation()
 def uninstalled() -> Commands:
-    """Purge the packages that came by us, and take the repository away; images, containers and volumes stay."""
-    seen = host.get_fact(DockerFact)
-    if "docker.io" in seen.packages and "docker.io" in host.get_fact(RecordFact, record=NAME).states:
-        # Debian's docker.io takes /var/lib/docker away when it is purged, with a script that it keeps there.
-        yield StringCommand(
-            "chmod -x /usr/share/docker.io/contrib/nuke-graph-directory.sh; rm -f /var/lib/docker/nuke-graph-directory.sh"
-        )
+    """Purge the packages that came by us, and take the repository away; containers stop, and stay with images and volumes."""
+    if {"docker.io", "docker-ce"} & set(host.get_fact(RecordFact, record=NAME).states):
+        yield StringCommand(render("docker/spare.sh.j2"))
     yield from base.remove_packages._inner(NAME)
     yield from base.no_repository._inner(NAME)
 

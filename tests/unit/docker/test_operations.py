@@ -146,7 +146,6 @@ def test_what_is_taken_back() -> None:
         "rm /etc/docker/daemon.json",
         "rm /var/lib/gpuquilt/docker.json",
     ]
-    # Debian's package would take images and containers along.
     spare, purge = commands(operations.uninstalled, shown(), record=Record(kept=True, states={"docker.io": "installed"}))
     assert "rm -f /var/lib/docker/nuke-graph-directory.sh" in spare
     assert purge == "docker ['docker.io']"
@@ -157,6 +156,7 @@ SCRIPTS = {
     "restart": {"file": "/etc/docker/daemon.json", "live": "{{.LiveRestoreEnabled}}", "version": "{{.ServerVersion}}"},
     "daemon": {"file": "/etc/docker/daemon.json", "text": '{"it\'s": 1}\n'},
     "refresh": {"gpu": "nvidia.com/gpu"},
+    "spare": {},
 }
 HOSTILE = 'a\'; touch /tmp/no "$(touch /tmp/no)"'
 
