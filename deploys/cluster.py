@@ -14,7 +14,7 @@ from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 
 # 1. Look: one plan for all hosts, or no change at all.
 seen = look(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
+    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings, docker.Settings],
     checks=[llama_cpp.check, model.check],
     machine_checks=[passthrough.check, nvidia.check, docker.check],
 )

@@ -6,7 +6,7 @@ It changes nothing. With `--data plan_json=PATH` the plan is written to a file a
 from roles import docker, llama_cpp, llama_server, model, nvidia, passthrough, preflight, rpc_server
 
 preflight.show(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
+    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings, docker.Settings],
     checks=[llama_cpp.check, model.check],
     machine_checks=[passthrough.check, nvidia.check, docker.check],
 )

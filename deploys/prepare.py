@@ -10,10 +10,11 @@ from roles.cluster.look import look
 
 # 1. Look: one plan for all hosts, or no change at all.
 seen = look(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
+    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings, docker.Settings],
     machine_checks=[passthrough.check, nvidia.check, docker.check],
 )
 machine = seen.plan.machines[host.name]
+settings = seen.settings[host.name]
 
 # 2. Prepare. A hypervisor that is nothing else gets what concerns its GPUs alone.
 if host.name in seen.plan.hosts:
@@ -22,8 +23,11 @@ passthrough.prepare(machine)
 nvidia.prepare(machine)
 intel.prepare(machine)
 amd.prepare(machine)
-docker.prepare(machine)
+if docker.Settings in settings:
+    docker.prepare(machine, settings[docker.Settings])
 
 # What is prepared may have to be booted into, all of it at once; what follows then asks the hosts anew.
 cluster.reboot()
 passthrough.verify(machine)
+if docker.Settings in settings:
+    docker.settle(machine, settings[docker.Settings])

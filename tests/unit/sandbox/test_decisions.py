@@ -144,6 +144,7 @@ def test_the_command_line_is_what_a_process_is_known_by() -> None:
     assert "--machine=gq-w1" in command
     assert "--directory=/var/lib/gpuquilt-sandbox/machines/gq-w1/root" in command
     assert "--bind-ro=/var/cache/gpuquilt-sandbox/inputs:/srv/inputs" in command
+    assert "--bind=/var/lib/gpuquilt-sandbox/machines/gq-w1/docker:/var/lib/docker" in command
     assert "'--system-call-filter=add_key keyctl bpf'" in command
 
 
