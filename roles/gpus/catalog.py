@@ -80,6 +80,11 @@ class Generation(Entry):
     last_branch: int | None = None
     members: tuple[Chips, ...]
 
+    def takes(self, flavour: Flavour | None) -> bool:
+        """Whether a flavour of the module drives it, as far as is known."""
+        never = {"open": OpenModule.IMPOSSIBLE, "proprietary": OpenModule.REQUIRED}
+        return flavour is None or self.open_module != never[flavour]
+
 
 class Branch(Entry):
     """A branch of NVIDIA's driver.
@@ -173,10 +178,10 @@ class Distribution(Entry):
     backends: tuple[Literal["sycl", "hip", "vulkan"], ...] = ()
 
     def packages_for(self, names: Iterable[str], release: str) -> tuple[str, ...]:
-        """The names of packages, those that belong to a kernel for the one that runs.
+        """The names of packages, those that belong to a kernel for a certain one.
 
         :param names: with ``{kernel}`` where it belongs
-        :param release: of the running kernel, as ``uname -r`` prints it; empty where that is not known
+        :param release: of that kernel, as ``uname -r`` prints it; empty for the distribution's usual one
         """
         found = re.fullmatch(r"([0-9]+\.[0-9]+).*?-((?:cloud-|rt-)?[a-z][a-z0-9]*)", release)
         kernel = found[2] if found else self.kernel

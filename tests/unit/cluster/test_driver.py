@@ -291,10 +291,17 @@ def test_a_source_or_flavour_that_decided_nothing_is_not_said(settings: dict[str
         ("ubuntu24.04", "6.8.0-88-generic", {"driver_source": "nvidia"}, "linux-headers-generic"),
     ],
 )
-def test_modules_and_headers_are_those_of_the_kernel_that_runs(
+def test_modules_and_headers_are_those_of_the_kernel_that_boots_next(
     system: str, kernel: str, settings: dict[str, Any], package: str
 ) -> None:
-    assert package in driver(gpu_worker(ADA, system=system, drivers=Drivers(kernel=kernel), **settings)).packages
+    drivers = Drivers(kernel="6.18.44-fc-v595", next_kernel=kernel)
+    assert package in driver(gpu_worker(ADA, system=system, drivers=drivers, **settings)).packages
+
+
+def test_where_no_kernel_is_installed_they_are_those_of_the_usual_one() -> None:
+    """In a container the kernel that runs is its host's, of which the distribution has no packages."""
+    there = driver(gpu_worker(ADA, system="debian13", drivers=Drivers(kernel="6.18.44-fc-v595")))
+    assert "linux-headers-amd64" in there.packages
 
 
 def test_an_explicit_flavour_replaces_the_other_one() -> None:

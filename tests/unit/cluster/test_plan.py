@@ -266,6 +266,7 @@ def test_the_plan_as_data_has_every_key() -> None:
         "gpus": [],
         "left_out": [],
         "driver_now": None,
+        "driver_state": None,
         "driver": None,
         "passthrough": [],
         "steps": [],
