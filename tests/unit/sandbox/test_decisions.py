@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from roles.base.apt import Source
 from roles.base.settings import HostData, read_settings
 from roles.sandbox import decisions
-from roles.sandbox.apt import Source
 from roles.sandbox.decisions import Step
 from roles.sandbox.layout import Layout, description_text, lay_out
 from roles.sandbox.render import nspawn_command, render
