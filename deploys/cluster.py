@@ -7,14 +7,14 @@ from functools import partial
 
 from pyinfra import host
 
-from roles import base, cluster, firewall, llama_cpp, llama_server, model, rpc_server
+from roles import base, cluster, firewall, llama_cpp, llama_server, model, nvidia, rpc_server
 from roles.cluster.look import look
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 
 # 1. Look: one plan for all hosts, or no change at all.
 seen = look(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
-    checks=[llama_cpp.check, model.check],
+    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings, nvidia.Settings],
+    checks=[llama_cpp.check, model.check, nvidia.check_toolkit],
 )
 plan = seen.plan.hosts.get(host.name)
 

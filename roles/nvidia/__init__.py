@@ -1,9 +1,9 @@
 """NVIDIA's driver on a host, of the branch that the plan names, and nothing that could move it away from there.
 
 On the host: /etc/apt/preferences.d/00gpuquilt-nvidia (no other branch), /etc/apt/apt.conf.d/52gpuquilt-nvidia (no unattended
-upgrade), /etc/modprobe.d/gpuquilt-nvidia.conf (no nouveau), gpuquilt-nvidia.service (the device files), NVIDIA's repository
-with its key or components of the distribution's own, and the packages of the driver; where `nvidia_toolkit` says so the CUDA
-toolkit. Services of ours go on with the module that is loaded until a reboot.
+upgrade), /etc/modprobe.d/gpuquilt-nvidia.conf (no nouveau, of which the initial RAM disks are told), gpuquilt-nvidia.service
+(the device files), NVIDIA's repository with its key, or components of the distribution's own, and the packages of the driver;
+where `nvidia_toolkit` says so the CUDA toolkit. Services of ours go on with the module that is loaded until a reboot.
 """
 
 from __future__ import annotations
@@ -11,22 +11,15 @@ from __future__ import annotations
 from pyinfra import host
 from pyinfra.api import deploy
 
-from roles.base.apt import Change
-from roles.base.operations import chosen_packages, components, no_repository, remove_packages
 from roles.base.settings import HostSettings
 from roles.cluster.plan import HostPlan
 from roles.cluster.provision import MachinePlan
 from roles.gpus.catalog import load
-from roles.nvidia import operations, sources, toolkit
+from roles.nvidia import operations, toolkit
 from roles.nvidia.facts import SetupFact
-from roles.nvidia.parts import objections
 from roles.nvidia.settings import Settings
 
-__all__ = ["Settings", "check", "check_toolkit", "prepare", "prepare_toolkit", "remove"]
-
-DRIVER = "nvidia"
-TOOLKIT = "nvidia-toolkit"
-"""How the records of what came by us are called."""
+__all__ = ["Settings", "check", "check_toolkit", "prepare", "prepare_toolkit", "remove", "verify"]
 
 
 def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
@@ -37,12 +30,12 @@ def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
     return [
         f"NVIDIA driver {machine.driver_now or 'of some version'} was put there by NVIDIA's own installer, a .run file, and no"
         f" package manager can exchange it for {driver}: run `nvidia-uninstall` there and reboot, or take out `driver` and"
-        " `driver_flavour` so that it stays."
+        " `driver_flavour` if it can stay."
     ]
 
 
 def check_toolkit(plan: HostPlan, settings: HostSettings) -> list[str]:
-    """Likewise of the CUDA toolkit."""
+    """Likewise of the CUDA toolkit, on a host that builds."""
     refusal = toolkit.refusal(plan, load()) if settings[Settings].toolkit else ""
     return [refusal] if refusal else []
 
@@ -53,40 +46,36 @@ def prepare(machine: MachinePlan, settings: Settings) -> None:
     driver = machine.driver
     if driver is None or driver.source == "unmanaged":
         return
-
-    def judge(changes: list[Change]) -> list[str]:
-        return objections(changes, driver, machine.gpus, load())
-
     operations.keep_to(name=f"Keep to branch {driver.branch}", driver=driver)
     if driver.packages:
         operations.sources(name="Package sources", driver=driver, settings=settings)
-        operations.no_other_driver(name="No other driver", driver=driver, judge=judge)
-        chosen_packages(DRIVER, name=f"Driver {driver}", packages=list(driver.packages), judge=judge)
+        operations.no_other_driver(name="No other driver", driver=driver, gpus=machine.gpus)
+        operations.install(name=f"Driver {driver}", driver=driver, gpus=machine.gpus)
+        operations.built(name="Module for the kernel that boots next")
     operations.nouveau_off(name="nouveau off from the start", driver=driver)
     operations.devices(name="Device files", driver=driver, reboots=machine.must_reboot)
 
 
 @deploy("CUDA toolkit")
 def prepare_toolkit(plan: HostPlan, machine: MachinePlan, settings: Settings) -> None:
-    """Have the planned toolkit on the host itself, where `nvidia_toolkit` says so."""
+    """Have the planned toolkit on the host itself, where `nvidia_toolkit` says so; to be called after `prepare`."""
     offer = toolkit.offer(plan, load()) if settings.toolkit else None
-    driver = machine.driver
-    if offer is None or driver is None:
-        return
+    if offer and machine.driver:
+        operations.toolkit_source(name="Package source", offer=offer, settings=settings)
+        operations.install_toolkit(name=f"CUDA {plan.compute.toolkit}", offer=offer, driver=machine.driver, gpus=machine.gpus)
 
-    def judge(changes: list[Change]) -> list[str]:
-        return objections(changes, driver, machine.gpus, load())
 
-    operations.toolkit_source(name="Package source", offer=offer, settings=settings)
-    chosen_packages(TOOLKIT, name=f"CUDA {plan.compute.toolkit}", packages=list(offer.packages), judge=judge)
+@deploy("NVIDIA driver, verified")
+def verify(machine: MachinePlan) -> None:
+    """Fail, with the reason, where a card is there and the driver does not drive it; after a reboot that was owed."""
+    if machine.driver and machine.driver.source != "unmanaged":
+        operations.drives(name="The driver drives the GPUs", machine=machine)
 
 
 @deploy("NVIDIA driver, taken back")
 def remove() -> None:
     """Take back what the others have left: packages that came by us, sources, files. What runs goes on until a reboot."""
-    remove_packages(TOOLKIT, name="Toolkit")
-    remove_packages(DRIVER, name="Driver")
-    no_repository(sources.NAME, name="NVIDIA's repository")
-    components(name="Components of the distribution", names=[])
-    operations.nothing_kept(name="Our files")
+    operations.uninstall(name="Packages that came by us")
+    operations.no_sources(name="Package sources")
+    operations.keep_to_nothing(name="Files of apt and systemd")
     operations.nouveau_free(name="nouveau may be loaded")

@@ -7,23 +7,46 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from posixpath import dirname
 
-from pyinfra import host
+from pyinfra import host, state
 from pyinfra.api import FunctionCommand, StringCommand, operation
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from roles.base import apt
 from roles.base.facts import MachineFact, MissingPackagesFact
-from roles.base.operations import Commands, Judge, components, kept, long_work, repository
-from roles.base.remote import complain, run
+from roles.base.operations import (
+    SAID,
+    Commands,
+    Judge,
+    chosen_packages,
+    components,
+    kept,
+    long_work,
+    no_repository,
+    remove_packages,
+    repository,
+)
+from roles.base.remote import complain, run, say
 from roles.cluster.driver import Driver
-from roles.gpus.catalog import ToolkitOffer
+from roles.cluster.operations import fails
+from roles.cluster.provision import MachinePlan
+from roles.gpus.catalog import ToolkitOffer, load
+from roles.gpus.facts import DriversFact, LspciFact, PciFact
+from roles.gpus.gpu import Gpu
+from roles.gpus.host import see
+from roles.gpus.pci import Device
+from roles.gpus.state import Kind
+from roles.gpus.state import state as state_of
 from roles.nvidia import sources as where
 from roles.nvidia.facts import SetupFact
-from roles.nvidia.parts import TOOLS, leftovers, origin
+from roles.nvidia.parts import TOOLS, leftovers, objections
 from roles.nvidia.settings import Settings
 from roles.nvidia.setup import Setup
 from roles.nvidia.texts import FILES, FORGOTTEN, MODPROBE, UNIT, UNIT_FILE, texts
+
+DRIVER = "nvidia"
+TOOLKIT = "nvidia-toolkit"
+"""How the records of what came by us are called."""
 
 
 @operation()
@@ -41,34 +64,62 @@ def keep_to(driver: Driver) -> Commands:
 
 @operation()
 def sources(driver: Driver, settings: Settings) -> Commands:
-    """The host can get the packages; of a driver that stays, only where one is missing."""
-    if driver.source == "loaded" and not host.get_fact(MissingPackagesFact, names=list(driver.packages)):
-        host.noop("nothing is to be had")
+    """The host can get the packages; those of a driver that is there come from where it came from."""
+    if driver.source == "loaded":
+        host.noop("the driver is there")
         return
-    machine = host.get_fact(MachineFact)
-    if origin(driver) == "nvidia":
-        wanted = where.repository(settings, f"{machine.os_id}{machine.os_version}")
-        yield from repository._inner(repository=wanted)
-    if names := where.components(driver, machine.os_id):
-        yield from components._inner(names=names)
+    yield from _sources(driver.source, settings)
 
 
 @operation()
 def toolkit_source(offer: ToolkitOffer, settings: Settings) -> Commands:
     """The host can get the toolkit."""
-    if not host.get_fact(MissingPackagesFact, names=list(offer.packages)):
-        host.noop("nothing is to be had")
-        return
+    if host.get_fact(MissingPackagesFact, names=list(offer.packages)):
+        yield from _sources(offer.origin, settings)
+    host.noop("the toolkit is there")
+
+
+def _sources(origin: str, settings: Settings) -> Commands:
     machine = host.get_fact(MachineFact)
-    if offer.origin == "nvidia":
+    if origin == "nvidia":
         wanted = where.repository(settings, f"{machine.os_id}{machine.os_version}")
         yield from repository._inner(repository=wanted)
-    if names := where.COMPONENTS.get(machine.os_id) if offer.origin == "distribution" else None:
+    if names := where.components(origin, machine.os_id):
         yield from components._inner(names=list(names))
 
 
 @operation()
-def no_other_driver(driver: Driver, judge: Judge) -> Commands:
+def install(driver: Driver, gpus: Sequence[Gpu]) -> Commands:
+    """The packages of the driver, unless apt would bring a part of another one with them."""
+    yield from chosen_packages._inner(name=DRIVER, packages=list(driver.packages), judge=_judge(driver, gpus))
+
+
+@operation()
+def install_toolkit(offer: ToolkitOffer, driver: Driver, gpus: Sequence[Gpu]) -> Commands:
+    """The packages of the toolkit, unless apt would bring a part of another driver with them."""
+    yield from chosen_packages._inner(name=TOOLKIT, packages=list(offer.packages), judge=_judge(driver, gpus))
+
+
+def _judge(driver: Driver, gpus: Sequence[Gpu]) -> Judge:
+    return lambda changes: objections(changes, driver, gpus, load())
+
+
+@operation()
+def built() -> Commands:
+    """DKMS has the module for the kernel that boots next, which may have come before the headers, or before the driver."""
+    seen = host.get_fact(DriversFact)
+    if seen.nvidia.dkms is not False or not seen.headers:
+        host.noop("it is there, or nothing can build it here")
+        return
+    sentence = (
+        f"{host.name}: DKMS could not build NVIDIA's module for {seen.boots}: see /var/lib/dkms/nvidia*/*/build/make.log there."
+    )
+    build = f"PATH=$PATH:/usr/sbin:/sbin dkms autoinstall -k {shlex.quote(seen.boots)}"
+    yield from long_work("nvidia-module", f"{build} && exit 0\necho {shlex.quote(sentence)}\nexit {SAID}\n")
+
+
+@operation()
+def no_other_driver(driver: Driver, gpus: Sequence[Gpu]) -> Commands:
     """Parts of another branch or of the other module go, once it is known that the new driver can be had without them.
 
     What runs goes on with the module that is loaded until the reboot.
@@ -78,7 +129,7 @@ def no_other_driver(driver: Driver, judge: Judge) -> Commands:
         host.noop("no part of another driver is there")
         return
     yield from long_work("apt", apt.script(host.name, "refresh"))
-    yield FunctionCommand(_may_go, (old, list(driver.packages), judge), {})
+    yield FunctionCommand(_may_go, (old, list(driver.packages), _judge(driver, gpus)), {})
     names = shlex.join(old)
     script = apt.script(host.name, ":") + f'purge_packages nvidia-old "$(simulated purge {names})" {names}\n'
     yield from long_work("install-nvidia-old", script)
@@ -166,7 +217,38 @@ def devices(driver: Driver, reboots: bool) -> Commands:
 
 
 @operation()
-def nothing_kept() -> Commands:
+def drives(machine: MachinePlan) -> Commands:
+    """Fails where a card is there and the driver does not drive it."""
+    drivers = host.get_fact(DriversFact)
+    devices: tuple[list[Device], list[Device]] = host.get_fact(PciFact), host.get_fact(LspciFact)
+    away = {out.gpu.address for out in machine.left_out}
+    # What was only declared may have come with a reboot of its hypervisor.
+    there = [gpu for gpu in see(*devices, drivers, load()) if gpu.vendor == "nvidia" and gpu.address not in away]
+    found = state_of(drivers, there or [gpu for gpu in machine.gpus if gpu.address is None], load())
+    if found.kind not in (Kind.LOADED, Kind.INSTALLED):
+        yield fails(f"{host.name}: {found.sentence}")
+    # While the run is only prepared, nothing has been installed yet.
+    elif found.kind is Kind.INSTALLED and state.is_executing:
+        say(host, found.sentence)
+    host.noop(found.sentence)
+
+
+@operation()
+def uninstall() -> Commands:
+    """Purge the packages that came by us, the toolkit before the driver."""
+    for record in (TOOLKIT, DRIVER):
+        yield from remove_packages._inner(name=record)
+
+
+@operation()
+def no_sources() -> Commands:
+    """NVIDIA's repository and our components of the distribution's archive are no sources any more."""
+    yield from no_repository._inner(name=where.NAME)
+    yield from components._inner(names=[])
+
+
+@operation()
+def keep_to_nothing() -> Commands:
     """Take our files away, but for modprobe's: what apt and systemd do is theirs again."""
     seen = host.get_fact(SetupFact)
     if UNIT_FILE in seen.files:

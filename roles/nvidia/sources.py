@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from roles.base.apt import Repository
-from roles.cluster.driver import Driver
-from roles.nvidia.parts import origin
 from roles.nvidia.settings import Settings
 
 NAME = "nvidia"
@@ -38,10 +36,10 @@ def repository(settings: Settings, system: str) -> Repository:
     )
 
 
-def components(driver: Driver, distribution: str) -> list[str]:
-    """The distribution's own components that a driver needs.
+def components(origin: str, distribution: str) -> tuple[str, ...]:
+    """The distribution's own components that packages need.
 
+    :param origin: where they come from: ``distribution`` or ``nvidia``
     :param distribution: ``ID`` of os-release, e.g. debian
     """
-    needed = {"distribution": COMPONENTS, "nvidia": HELPERS}.get(origin(driver))
-    return list(needed.get(distribution, ())) if needed else []
+    return (COMPONENTS if origin == "distribution" else HELPERS).get(distribution, ())

@@ -2,11 +2,11 @@
 
 from pyinfra import host
 
-from roles import base, llama_cpp, llama_server, model, rpc_server
+from roles import base, llama_cpp, llama_server, model, nvidia, rpc_server
 from roles.cluster.look import look
 
 seen = look(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
+    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings, nvidia.Settings],
     checks=[model.check],
 )
 base.prepare()
