@@ -158,11 +158,23 @@ class Graphics(Entry):
     vulkan: tuple[str, ...]
 
 
+class ToolkitOffer(Entry):
+    """A minor release of CUDA that a package source has for a distribution, to be installed on a host itself.
+
+    :param origin: ``distribution`` (its own archive) or ``nvidia`` (NVIDIA's repository)
+    :param packages: what to install; none of them brings a driver of its own
+    """
+
+    origin: Literal["distribution", "nvidia"]
+    packages: tuple[str, ...]
+
+
 class Distribution(Entry):
     """A release of a distribution.
 
     :param drivers: where NVIDIA's driver can come from
     :param graphics: what GPUs of other vendors than NVIDIA need
+    :param toolkits: where CUDA's minor releases can come from
     :param kernel: how names of packages for its usual kernel end, e.g. amd64 or generic
     :param newer_kernel: what Ubuntu appends to that for the kernel of a later release; None where the names stay the same
     :param kernel_version: version of its own kernel, from which later ones are told; likewise None
@@ -173,6 +185,7 @@ class Distribution(Entry):
     title: str
     drivers: tuple[DriverOffer, ...]
     graphics: Graphics
+    toolkits: dict[Version, ToolkitOffer] = {}
     kernel: str
     newer_kernel: str | None = None
     kernel_version: Version | None = None
