@@ -36,6 +36,6 @@ def prepare() -> None:
 def remove() -> None:
     """Take back what `prepare` left, packages apart; after all other roles, whose records lie in the same folders."""
     no_user(name=f"No system user {USER}")
-    remembered = [f"/var/lib/gpuquilt/{name}" for name in ("verified.json", "before.json", "models", "work")]
+    remembered = [f"/var/lib/gpuquilt/{name}" for name in ("verified.json", "before.json", "models", "packages/base", "work")]
     paths = [APT, "/etc/gpuquilt", HOME, "/opt/llama.cpp", *remembered]
-    no_paths(name="None of its files", paths=paths, folders=["/var/lib/gpuquilt"])
+    no_paths(name="None of its files", paths=paths, folders=["/var/lib/gpuquilt/packages", "/var/lib/gpuquilt"])

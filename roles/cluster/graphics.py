@@ -11,7 +11,8 @@ from dataclasses import replace
 from roles.cluster.backend import Selection
 from roles.cluster.driver import Driver
 from roles.cluster.remarks import Remarks
-from roles.gpus.catalog import Catalog
+from roles.gpus.catalog import Catalog, Distribution
+from roles.gpus.driver import Drivers
 
 PROXMOX = "-pve"
 """How the releases of Proxmox VE's kernels end."""
@@ -41,24 +42,31 @@ def plan_graphics(selection: Selection, kernel: str, system: str, catalog: Catal
 
 
 def with_vulkan(
-    driver: Driver | None, selection: Selection, kernel: str, system: str, catalog: Catalog, remarks: Remarks
+    driver: Driver | None, selection: Selection, drivers: Drivers, system: str, catalog: Catalog, remarks: Remarks
 ) -> Driver | None:
     """NVIDIA's driver with its Vulkan part, where GPUs of theirs compute with that: the packages for computing lack it."""
     if driver is None or selection.backend != "vulkan":
         return driver
     known = catalog.distributions.get(system)
-    names = next(
-        (offer.vulkan for offer in known.drivers if (offer.origin, offer.branch) == (driver.source, driver.branch))
-        if known
-        else (),
-        (),
-    )
-    if known is None or not names:
+    names = _vulkan_of(driver, known, drivers.next_kernel) if known else ()
+    if not names:
         remarks.warnings.append(
             f"Vulkan needs a part of NVIDIA driver {driver.version or '(unknown)'} that cannot be chosen here: see that"
             " `vulkaninfo --summary` lists the GPU there, or leave `backend` out to compute with CUDA."
         )
         return driver
-    names = known.packages_for(names, kernel)
-    remarks.steps.append(f"install the Vulkan part of NVIDIA driver {driver}: {', '.join(names)}")
+    if names[0] not in drivers.nvidia.packages:
+        remarks.steps.append(f"install the Vulkan part of NVIDIA driver {driver}: {', '.join(names)}")
     return replace(driver, packages=(*driver.packages, *names))
+
+
+def _vulkan_of(driver: Driver, known: Distribution, kernel: str) -> tuple[str, ...]:
+    """The packages beside those of the offer that a driver comes from; none where it came another way.
+
+    A driver that is there carries the packages of its offer, too, so that this stays the same after it was installed.
+    """
+    for offer in known.drivers:
+        for names in offer.packages.values():
+            if offer.branch == driver.branch and set(known.packages_for(names, kernel)) & set(driver.packages):
+                return known.packages_for(offer.vulkan, kernel)
+    return ()

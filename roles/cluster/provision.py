@@ -114,7 +114,7 @@ def provision(
     if nvidia:
         ground = Ground(nvidia, selection.backend == "cuda", drivers, system, today, catalog)
         driver = plan_driver(ground, settings, remarks)
-        driver = with_vulkan(driver, selection, drivers.next_kernel, system, catalog, remarks)
+        driver = with_vulkan(driver, selection, drivers, system, catalog, remarks)
         _say_problem(drivers, found, remarks)
     if drivers.reboot_wanted:
         remarks.wishes.append("its packages ask for one")

@@ -29,6 +29,7 @@ PACKAGES = (
     "firmware-nvidia-gsp",
     "libcuda1",
     "libnvidia-compute*",
+    "libnvidia-gl*",
     "linux-modules-nvidia*",
     "nvidia-compute*",
     "nvidia-dkms*",
@@ -40,6 +41,7 @@ PACKAGES = (
     "nvidia-smi",
     "nvidia-tesla*",
     "nvidia-utils*",
+    "nvidia-vulkan-icd",
 )
 """How packages of the driver are called by Debian, Ubuntu and NVIDIA: patterns of dpkg-query."""
 
