@@ -234,6 +234,12 @@ def test_a_long_log_is_cut(host: Host) -> None:
     assert len(seen(host).log) == nvidia.LINES
 
 
+def test_what_the_kernel_was_told_to_pass_through_is_seen(host: Host) -> None:
+    assert seen(host).passthrough == ()
+    host.file("proc/cmdline", "root=/dev/sda1 gpuquilt.passthrough=0000:0e:00.0/10de:1b06,0000:0e:00.1/10de:10ef quiet")
+    assert seen(host).passthrough == ("0000:0e:00.0/10de:1b06", "0000:0e:00.1/10de:10ef")
+
+
 def test_a_reboot_that_the_packages_ask_for_is_seen(host: Host) -> None:
     assert not seen(host).reboot_wanted
     host.file("run/reboot-required")

@@ -61,6 +61,14 @@ def test_a_desktop_shows_its_gpus_what_is_above_them_and_what_shares_their_group
     assert found["0000:00:01.0"].parent is None
 
 
+def test_a_card_shows_all_its_functions_where_there_is_no_iommu_and_a_port_shows_itself_alone(host: Host) -> None:
+    host.device("0000:00:01.0", "060400 8086:460d", "pcieport")
+    host.device("0000:00:01.1", "060400 8086:462d", "pcieport")
+    host.device("0000:00:01.0/0000:01:00.0", "030000 10de:2204", "nvidia")
+    host.device("0000:00:01.0/0000:01:00.1", "040300 10de:1aef", "snd_hda_intel")
+    assert list(seen(host)) == ["0000:00:01.0", "0000:01:00.0", "0000:01:00.1"]
+
+
 def test_what_is_built_into_the_processor_has_no_link(host: Host) -> None:
     desktop(host)
     device = seen(host)["0000:00:02.0"]

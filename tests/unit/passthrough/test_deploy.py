@@ -66,6 +66,7 @@ def test_a_host_of_dracut_is_refused_before_any_change(tmp_path: Path) -> None:
     answers = {BOOT: ["loader grub", "entry /vmlinuz root=/dev/sda1"]}
     ended = run(tmp_path, [*PORT, *CARD], answers=answers)
     assert ended.ended.status == 1
+    assert "nothing was changed, because" in ended.ended.text
     assert "its initramfs is not made by initramfs-tools" in ended.ended.text
     assert changes(ended) == []
 
