@@ -47,12 +47,8 @@ def with_vulkan(
     if driver is None or selection.backend != "vulkan":
         return driver
     known = catalog.distributions.get(system)
-    names = next(
-        (offer.vulkan for offer in known.drivers if (offer.origin, offer.branch) == (driver.source, driver.branch))
-        if known
-        else (),
-        (),
-    )
+    offers = known.drivers if known else ()
+    names = next((offer.vulkan for offer in offers if (offer.origin, offer.branch) == (driver.source, driver.branch)), ())
     if known is None or not names:
         remarks.warnings.append(
             f"Vulkan needs a part of NVIDIA driver {driver.version or '(unknown)'} that cannot be chosen here: see that"
