@@ -62,7 +62,13 @@ class Debian:
         self.root = folder / "root"
         self.etc = self.root / "etc/apt"
         self.records = self.root / "records"
-        for name in ("etc/apt/sources.list.d", "etc/apt/apt.conf.d", "var/lib/apt/lists/partial", "var/lib/dpkg/updates"):
+        for name in (
+            "etc/apt/sources.list.d",
+            "etc/apt/apt.conf.d",
+            "etc/apt/preferences.d",
+            "var/lib/apt/lists/partial",
+            "var/lib/dpkg/updates",
+        ):
             (self.root / name).mkdir(parents=True)
         for name in ("var/lib/dpkg/info", "var/cache/apt/archives/partial", "var/log/apt", "tmp"):
             (self.root / name).mkdir(parents=True)
@@ -75,7 +81,10 @@ class Debian:
             # The tests' folder is closed to others.
             'APT::Sandbox::User "root";\n#clear DPkg::Post-Invoke;\n#clear APT::Update::Post-Invoke;\n'
         )
+        (folder / "programs").mkdir()
+        self.programs = folder / "programs"
         self.environment = os.environ | {
+            "PATH": f"{self.programs}:{os.environ['PATH']}",
             "APT_CONFIG": str(configuration),
             "DPKG_ROOT": str(self.root),
             "DPKG_ADMINDIR": f"{self.root}/var/lib/dpkg",
@@ -83,15 +92,23 @@ class Debian:
             "LC_ALL": "C",
         }
 
+    def plays(self, program: str, script: str) -> None:
+        """Have a shell script in the place of a program."""
+        (self.programs / program).write_text(f"#!/bin/sh\n{script}\n")
+        (self.programs / program).chmod(0o755)
+
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, env=self.environment, timeout=60, check=False)
 
     def script(self, function: str, *arguments: str) -> Ended:
         """Run one of ours as `long_work` would, on this folder."""
+        return self.long_work(apt.script("w1", function, *arguments))
+
+    def long_work(self, script: str) -> Ended:
+        """Likewise, of its text."""
         work = self.root / "work"
         work.mkdir(exist_ok=True)
-        text = apt.script("w1", function, *arguments).replace(apt.RECORDS, str(self.records))
-        (work / "script").write_text(text)
+        (work / "script").write_text(script.replace(apt.RECORDS, str(self.records)))
         with (work / "log").open("w") as log:
             ended = subprocess.run(
                 ["sh", str(work / "script")],
