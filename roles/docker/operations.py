@@ -35,8 +35,9 @@ def installed(settings: Settings, nvidia: bool) -> Commands:
     """
     seen = host.get_fact(DockerFact)
     judge = partial(decisions.against, nvidia=nvidia)
-    yield from base.chosen_packages._inner(NAME, decisions.packages(seen, settings), judge)
-    if not seen.candidates:
+    wanted = decisions.packages(seen, settings)
+    yield from base.chosen_packages._inner(NAME, wanted, judge)
+    if "docker.io" in wanted and not seen.candidates:
         # Only now does apt know in which packages the distribution has it.
         yield from base.chosen_packages._inner(NAME, decisions.packages(host.get_fact(DockerFact), settings), judge)
 

@@ -153,7 +153,7 @@ def test_a_container_from_a_debootstrap_base_goes_on_while_docker_is_restarted(
     machine.out(
         f"systemctl stop docker docker.socket; rm /var/lib/gpuquilt/docker.json; echo '{DAEMON}' >/etc/docker/daemon.json"
     )
-    machine.out(f"systemctl start docker; docker run --detach --name goes-on gpuquilt/test:1 {LOOP}")
+    machine.out(f"systemctl start docker; docker run --detach --init --name goes-on gpuquilt/test:1 {LOOP}")
     before, daemon = container(machine, "goes-on"), machine.shows("docker", "MainPID")
     machine.out("systemctl daemon-reload")
     deploy(there, tmp_path)
@@ -176,7 +176,7 @@ def test_systemd_knows_of_a_gpu_that_came_by_cdi(there: Fresh, machine: Machine,
     """A device like NVIDIA's, because there is none here; the container's unit is what a daemon-reload goes by."""
     deploy(there, tmp_path, docker_options={"features": {"cdi": True}})
     machine.out(f"mknod /dev/like-nvidia c 195 0; mkdir -p /etc/cdi; echo '{SPECIFICATION}' >/etc/cdi/nvidia.yaml")
-    machine.out(f"docker run --detach --name has-gpu --device nvidia.com/gpu=0 gpuquilt/test:1 {LOOP}")
+    machine.out(f"docker run --detach --init --name has-gpu --device nvidia.com/gpu=0 gpuquilt/test:1 {LOOP}")
     found = seen.parse(machine.out(seen.COMMAND).splitlines())
     (has_gpu,) = [container for container in found.containers if container.gpu]
     assert has_gpu.name == "has-gpu"
@@ -190,6 +190,8 @@ def test_it_is_taken_back_and_the_owners_things_stay(there: Fresh, machine: Mach
     assert json.loads(machine.out("cat /etc/docker/daemon.json")) == OWNERS
     assert machine.ssh("command -v dockerd").status != 0
     assert machine.out("ls /var/lib/docker/image/overlay2/layerdb/sha256") == images
-    left = machine.out("find /etc/apt /var/lib/gpuquilt -name '*docker*' -o -name '*nvidia*'")
+    left = machine.out(
+        "find /etc/apt /var/lib/gpuquilt -path '*/work' -prune -o -name '*docker*' -print -o -name '*nvidia*' -print"
+    )
     assert left == "/etc/apt/keyrings/docker.asc"
     assert changes(deploy(there, tmp_path, "tests/sandbox/deploys/docker_remove.py")) == {}

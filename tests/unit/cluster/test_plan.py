@@ -270,6 +270,7 @@ def test_the_plan_as_data_has_every_key() -> None:
         "driver": None,
         "passthrough": [],
         "passthrough_absent": [],
+        "graphics": [],
         "steps": [],
         "reboot": "",
         "must_reboot": False,

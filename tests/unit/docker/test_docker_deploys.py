@@ -24,7 +24,9 @@ def prepared(folder: Path, *lines: str, engine: str = "distribution", **data: An
     """The run on a host that says this of Docker."""
     wanted = {"docker_engine": engine, **data}
     installed = [f"installed {name}" for name in [*PACKAGES, *seen.DISTRIBUTION, "iptables"]]
-    answers = {ASKED: list(lines), "db:Status-Status": installed, "uname -s": ["Linux"]}
+    # What base asks for.
+    system = {"uname -s": ["Linux"], "useradd": ["/usr/sbin/useradd"]}
+    answers = {ASKED: list(lines), "db:Status-Status": installed, **system}
     machine = fake("head", answers=answers, **GOOD, **MODEL, **wanted)
     return deploy(inventory(folder, workers=[machine], heads=[machine]), script=PREPARE)
 
