@@ -46,11 +46,11 @@ def prepare(machine: MachinePlan, settings: Settings) -> None:
     driver = machine.driver
     if driver is None or driver.source == "unmanaged":
         return
-    operations.keep_to(name=f"Keep to branch {driver.branch}", driver=driver)
+    operations.keep_to(name="Keep to one branch", driver=driver)
     if driver.packages:
         operations.sources(name="Package sources", driver=driver, settings=settings)
         operations.no_other_driver(name="No other driver", driver=driver, gpus=machine.gpus)
-        operations.install(name=f"Driver {driver}", driver=driver, gpus=machine.gpus)
+        operations.install(name="Packages of the driver", driver=driver, gpus=machine.gpus)
         operations.built(name="Module for the kernel that boots next")
     operations.nouveau_off(name="nouveau off from the start", driver=driver)
     operations.devices(name="Device files", driver=driver, reboots=machine.must_reboot)
@@ -62,7 +62,7 @@ def prepare_toolkit(plan: HostPlan, machine: MachinePlan, settings: Settings) ->
     offer = toolkit.offer(plan, load()) if settings.toolkit else None
     if offer and machine.driver:
         operations.toolkit_source(name="Package source", offer=offer, settings=settings)
-        operations.install_toolkit(name=f"CUDA {plan.compute.toolkit}", offer=offer, driver=machine.driver, gpus=machine.gpus)
+        operations.install_toolkit(name="Packages of the toolkit", offer=offer, driver=machine.driver, gpus=machine.gpus)
 
 
 @deploy("NVIDIA driver, verified")

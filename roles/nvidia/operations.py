@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from posixpath import dirname
 
@@ -13,6 +14,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from roles.base import apt
+from roles.base.apt import Change
 from roles.base.facts import MachineFact, MissingPackagesFact
 from roles.base.operations import (
     SAID,
@@ -26,7 +28,7 @@ from roles.base.operations import (
     remove_packages,
     repository,
 )
-from roles.base.remote import complain, run, say
+from roles.base.remote import Answer, complain, run, say
 from roles.cluster.driver import Driver
 from roles.cluster.operations import fails
 from roles.cluster.provision import MachinePlan
@@ -137,22 +139,23 @@ def no_other_driver(driver: Driver, gpus: Sequence[Gpu]) -> Commands:
 
 def _may_go(state: State, host: Host, old: list[str], new: list[str], judge: Judge) -> bool:
     """What both halves of the exchange would do is read before the first of them."""
-    removal = run(state, host, f"LC_ALL=C apt-get --simulate purge {shlex.join(old)}", timeout=300)
-    installation = run(state, host, _as_if_gone(old, apt.install_command(new, moved=False)), timeout=300)
-    for answer in (removal, installation):
-        if not answer.ok:
-            complain(host, f"{host.name}: {apt.simulation_failed(answer.output, answer.errors)}")
-            return False
-    changes = apt.changes(installation.output)
-    sentences = [*_lost(removal.output, old), *judge(changes), *apt.unwanted_removals(changes, kept)]
+    sentences = _read(run(state, host, f"LC_ALL=C apt-get --simulate purge {shlex.join(old)}", timeout=300), partial(_lost, old))
+    if not sentences:
+        command = apt.install_command(new, moved=False)
+        answer = run(state, host, _as_if_gone(old, command), timeout=300)
+        sentences = _read(answer, lambda changes: [*judge(changes), *apt.unwanted_removals(changes, kept)])
     for sentence in sentences:
         complain(host, f"{host.name}: {sentence}")
     return not sentences
 
 
-def _lost(removal: Sequence[str], old: Sequence[str]) -> list[str]:
+def _read(answer: Answer, judge: Judge) -> list[str]:
+    return judge(apt.changes(answer.output)) if answer.ok else [apt.simulation_failed(answer.output, answer.errors)]
+
+
+def _lost(old: Sequence[str], removal: Sequence[Change]) -> list[str]:
     may_go = {*old, *TOOLS}
-    lost = [change.package for change in apt.changes(removal) if change.action == "remove" and change.package not in may_go]
+    lost = [change.package for change in removal if change.action == "remove" and change.package not in may_go]
     if not lost:
         return []
     return [

@@ -63,8 +63,9 @@ def test_the_next_branch_is_stopped_and_the_card_named_that_it_has_dropped() -> 
     simulation = "Inst nvidia-kernel-dkms (590.44.01-1 NVIDIA:1.0 [amd64])\nInst dkms (3.0.10-8 Debian:12/oldstable [all])"
     assert said(simulation, NVIDIA_580, GTX_1070_TI) == [
         "nvidia-kernel-dkms 590.44.01-1 (NVIDIA:1.0) would be installed, which is of branch 590, and 580 is wanted; branch 590"
-        " has dropped 0000:01:00.0 NVIDIA Corporation GP104 [GeForce GTX 1070 Ti], whose last one is 580: look at"
-        " `apt-cache policy nvidia-kernel-dkms` and `apt-mark showhold` there for what asks for it, take that away, and run again."
+        " has dropped 0000:01:00.0 NVIDIA Corporation GP104 [GeForce GTX 1070 Ti], whose last one is 580:"
+        " look at `apt-cache policy nvidia-kernel-dkms` and"
+        " `apt-mark showhold` there for what asks for it, take that away, and run again."
     ]
 
 
