@@ -288,7 +288,7 @@ def _address(uri: str) -> str:
 
 def _place(uri: str) -> str:
     """What an address names, however it is reached."""
-    return re.sub(r"^https?://", "//", _address(uri)).casefold()
+    return re.sub(r"^https?://", "//", _address(uri)).replace("$(ARCH)", "amd64").casefold()
 
 
 def _suite(suite: str) -> str:

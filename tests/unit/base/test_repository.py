@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,22 @@ def test_an_apt_that_contradicting_entries_have_broken_works_again(debian: Debia
     assert not (lists / "docker.list").exists()
     assert "Suites: other\n" in (lists / "archive.sources").read_text()
     assert "Conflicting" not in broken_apt(debian)
+    assert is_right(debian, repository)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="dpkg unpacks only as root")
+def test_what_the_key_needs_is_installed_by_an_apt_that_is_broken_before(
+    debian: Debian, repository: Repository, key: Key, tmp_path: Path
+) -> None:
+    own = publish(tmp_path / "own", key, [make_package(tmp_path, "gpg")])
+    (debian.etc / "sources.list").write_text(f"deb [signed-by={key.file}] {own} bookworm main\n")
+    for name in ("one", "two"):
+        line = f"deb [signed-by=/{name}.asc] {repository.uri} bookworm main\n"
+        (debian.etc / f"sources.list.d/{name}.list").write_text(line)
+    assert "Conflicting values set for option Signed-By" in broken_apt(debian)
+    ended = debian.add(repository, missing="gpg")
+    assert ended.status == 0, ended.log
+    assert set(debian.installed()) == {"gpg"}
     assert is_right(debian, repository)
 
 
