@@ -1,6 +1,7 @@
 """What every host gets: the system user, our folders, the few packages that all roles need, and an apt that waits for its lock.
 
-On the host: /etc/apt/apt.conf.d/80gpuquilt · /etc/gpuquilt/ · /var/lib/gpuquilt/ · /opt/llama.cpp/ · the user `llama`.
+On the host: /etc/apt/apt.conf.d/80gpuquilt · /etc/gpuquilt/ · /var/lib/gpuquilt/ · /opt/llama.cpp/ · the user `llama` ·
+/etc/apt/sources.list.d/gpuquilt-components.sources, where a role needs more of the distribution than the host has switched on.
 """
 
 from io import StringIO
