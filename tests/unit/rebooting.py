@@ -19,10 +19,13 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from roles.base import reboot
 
 FASTER = 100
+LOOKS_BEFORE = 2
+"""How often it still answers as before when it was told to reboot."""
 LOOKS_WHILE_OFF = 3
 
 boots: dict[str, int] = {}
 off: dict[str, int] = {}
+told: dict[str, int] = {}
 _run = FakeConnector.run_shell_command
 
 
@@ -39,9 +42,15 @@ def _answer(self: FakeConnector, command: Any, *arguments: Any, **more: Any) -> 
         raise OSError("gone")
     good, said = _run(self, command, *arguments, **more)
     if "systemctl reboot" in str(command):
-        for host in state.inventory:
-            if name in (host.name, host.data.get("runs_on")):
-                _reboot(host)
+        told[name] = LOOKS_BEFORE
+    elif name in told:
+        told[name] -= 1
+        if told[name] == 0:
+            del told[name]
+            for host in state.inventory:
+                if name in (host.name, host.data.get("runs_on")):
+                    _reboot(host)
+            raise OSError("gone")
     boot = f"{name}-{boots.get(name, 0)}"
     return good, CommandOutput([OutputLine(line.buffer_name, line.line.replace("BOOT", boot)) for line in said])
 
