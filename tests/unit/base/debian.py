@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from roles.base import apt
-from roles.base.apt import Apt, Record, Repository, Source
+from roles.base.apt import Apt, Record, Repository
 
 RELEASE = "Origin: {origin}\nLabel: {origin}\nSuite: {suite}\nCodename: {suite}\nComponents: main\nArchitectures: amd64\n"
 
@@ -137,8 +137,11 @@ class Debian:
         """Every file below /etc/apt."""
         return {str(path.relative_to(self.etc)): path.read_text() for path in sorted(self.etc.rglob("*")) if path.is_file()}
 
-    def add(self, repository: Repository) -> Ended:
-        """What the operation does when something differs."""
+    def add(self, repository: Repository, missing: str = "") -> Ended:
+        """What the operation does when something differs.
+
+        :param missing: the packages that fetching a key needs and the host lacks
+        """
         seen = self.look()
         others = apt.without(seen.files, repository)
         return self.script(
@@ -147,9 +150,8 @@ class Debian:
             repository.fingerprint,
             apt.below(repository.key_file),
             apt.below(repository.file),
-            # On a host the key's path is that of the host itself.
             repository.text,
-            "",
+            missing,
             *(word for path, text in others.items() for word in (apt.below(path), text)),
         )
 
@@ -190,9 +192,3 @@ def publish(folder: Path, key: Key, packages: Sequence[Path] = (), suite: str = 
     (folder / "dists" / suite / "InRelease").write_text(_gpg(key.home, "--clearsign", given=release))
     subprocess.run(["gpgconf", "--homedir", str(key.home), "--kill", "all"], check=True)
     return f"file:{folder}"
-
-
-def as_line(source: Source, options: Mapping[str, str] = {}) -> str:
-    """A source in the one-line format."""
-    words = " ".join(f"{name}={value}" for name, value in options.items())
-    return f"deb {f'[{words}] ' if words else ''}{source.uri} {' '.join((*source.suites, *source.components))}\n"

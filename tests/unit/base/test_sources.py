@@ -163,6 +163,26 @@ def test_other_suites_and_other_addresses_of_a_stanza_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "uri"),
+    [
+        (
+            "deb [signed-by=/x.gpg] https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /",
+            "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64",
+        ),
+        (
+            "deb https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /",
+            "https://nvidia.github.io/libnvidia-container/stable/deb/amd64",
+        ),
+        ("deb http://vendor.example/apt ./", "https://vendor.example/apt"),
+    ],
+)
+def test_a_repository_without_suites_is_recognised(line: str, uri: str) -> None:
+    flat = Repository("flat", uri, ("/",), (), "https://x", "0" * 40)
+    assert "Components" not in flat.text
+    assert without({"x.list": f"{line}\n"}, flat) == {"x.list": ""}
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "deb https://download.docker.com/linux/debian trixie stable",
