@@ -153,7 +153,7 @@ def test_a_container_from_a_debootstrap_base_goes_on_while_docker_is_restarted(
     machine.out(
         f"systemctl stop docker docker.socket; rm /var/lib/gpuquilt/docker.json; echo '{DAEMON}' >/etc/docker/daemon.json"
     )
-    machine.out(f"systemctl start docker; docker run --detach --init --name goes-on gpuquilt/test:1 {LOOP}")
+    machine.out(f"systemctl start docker; docker run --detach --stop-timeout 1 --name goes-on gpuquilt/test:1 {LOOP}")
     before, daemon = container(machine, "goes-on"), machine.shows("docker", "MainPID")
     machine.out("systemctl daemon-reload")
     deploy(there, tmp_path)
@@ -176,7 +176,7 @@ def test_systemd_knows_of_a_gpu_that_came_by_cdi(there: Fresh, machine: Machine,
     """A device like NVIDIA's, because there is none here; the container's unit is what a daemon-reload goes by."""
     deploy(there, tmp_path, docker_options={"features": {"cdi": True}})
     machine.out(f"mknod /dev/like-nvidia c 195 0; mkdir -p /etc/cdi; echo '{SPECIFICATION}' >/etc/cdi/nvidia.yaml")
-    machine.out(f"docker run --detach --init --name has-gpu --device nvidia.com/gpu=0 gpuquilt/test:1 {LOOP}")
+    machine.out(f"docker run --detach --stop-timeout 1 --name has-gpu --device nvidia.com/gpu=0 gpuquilt/test:1 {LOOP}")
     found = seen.parse(machine.out(seen.COMMAND).splitlines())
     (has_gpu,) = [container for container in found.containers if container.gpu]
     assert has_gpu.name == "has-gpu"
