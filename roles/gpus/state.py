@@ -140,11 +140,6 @@ class _Host:
     def driver(self) -> str:
         return _driver(self.version, self.flavour)
 
-    @property
-    def runs_next(self) -> bool:
-        """Whether what runs is what the next boot is to load, so that what the kernel said of it still holds."""
-        return not self.nvidia.loaded or self.nvidia.loaded == self.version
-
     def generation(self, gpu: Gpu) -> Generation | None:
         return self.catalog.generations.get(gpu.generation or "")
 
@@ -209,7 +204,7 @@ def _not_installed(host: _Host) -> State | None:
 
 
 def _wrong_flavour(host: _Host) -> State | None:
-    without_gsp = set(map(_slot, _WITHOUT_GSP.findall(host.said))) if host.flavour == "open" and host.runs_next else set()
+    without_gsp = set(map(_slot, _WITHOUT_GSP.findall(host.said))) if host.flavour == "open" else set()
     for gpu in host.gpus:
         generation = host.generation(gpu)
         if _slot(gpu.address) in without_gsp or (generation and not generation.takes(host.flavour)):

@@ -11,6 +11,7 @@ from roles.cluster.plan import Host, Plan
 from roles.gpus import lspci, nvidia
 from roles.gpus.catalog import load
 from roles.gpus.host import see
+from roles.gpus.state import Kind
 from tests.unit.cluster.examples import ADA, BLACKWELL, PASCAL, gpu_worker, head, loaded, plan_of
 
 GP102 = "0000:01:00.0 NVIDIA Corporation GP102 [GeForce GTX 1080 Ti]"
@@ -248,6 +249,9 @@ def test_b19_a_dead_card_is_refused_with_what_helps_and_no_driver_is_planned() -
     assert refusal.startswith(f"w1: {GP102} is unreachable (0000:01:00.0 reads all ones")
     assert "no driver can help; switch the machine off and on again" in refusal
     assert (plan.machines["w1"].steps, plan.machines["w1"].must_reboot) == ((), False)
+    told = plan.machines["w1"].driver_state
+    assert told is not None
+    assert told.kind is Kind.UNREACHABLE
 
 
 def test_b19_a_card_that_only_the_driver_knows_to_be_lost_is_refused_too() -> None:
