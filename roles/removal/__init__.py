@@ -41,6 +41,10 @@ def _ask(state: State) -> frozenset[Name]:
         if host.name in active
     ]
     settings, problems = read_settings([Settings], data)
+    if not any(found[Settings].remove for found in settings.values()) and not problems:
+        problems.append(
+            f"inventory: nothing is named: say with --data remove=NAME {Settings.model_fields['remove'].description}."
+        )
     for name, (machine, wants_sudo) in ask_hosts(state, _machine, active).items():
         problems += host_problems(name, machine, wants_sudo, serves=False)
     if problems:

@@ -21,7 +21,7 @@ class Settings(RoleSettings):
     """Read by deploys/remove.py alone; give it on the command line, with `--data`."""
 
     remove: Annotated[list[Name], BeforeValidator(_words)] = Field(
-        min_length=1,
+        [],
         description="what is to be taken back, names with commas between them, such as remove=docker,nvidia: llama_cpp (services,"
         " firewall, releases, caches), docker, nvidia, intel, amd, passthrough",
     )

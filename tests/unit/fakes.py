@@ -34,7 +34,10 @@ SEEN = "basename"
 """A word of the command that shows what a host runs."""
 BOOTS = {"hook-functions": ["initramfs-tools", "initrd 6.1.0-1-amd64 fresh", "loader grub", "entry /vmlinuz root=/dev/sda1 ro"]}
 """A word of the command that shows how a host boots → what one with GRUB answers that nothing of ours is on."""
-LOOKING = [LOOK_AT_MACHINE, sysfs.look(), sysfs.ask_lspci(), nvidia.look(), boot.look()]
+LOOKING = [LOOK_AT_MACHINE, sysfs.look(), sysfs.ask_lspci(), nvidia.look()]
+"""What every host is told."""
+LOOKING_CLOSER = [boot.look()]
+"""What only a host is told for which something is planned."""
 ADDRESSES = {"w1": "192.0.2.11", "w2": "192.0.2.12", "head": "192.0.2.10", "lost": "192.0.2.20", "virt": "192.0.2.30"}
 
 
@@ -82,4 +85,4 @@ def good_inventory(folder: Path) -> Path:
 
 def is_look(command: str) -> bool:
     """Whether a command does nothing but show what a host is; it is cut off somewhere."""
-    return any(known.strip().startswith(command.strip()) for known in LOOKING)
+    return any(known.strip().startswith(command.strip()) for known in (*LOOKING, *LOOKING_CLOSER))
