@@ -27,7 +27,7 @@ INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --quiet 
 TOOLS := git=git curl=curl zstd=zstd nft=nftables ip=iproute2 ssh-keygen=openssh-client systemd-analyze=systemd pgrep=procps
 
 # What tests/vm runs beside those.
-VM_TOOLS := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs setpriv=util-linux
+VM_TOOLS := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs setpriv=util-linux losetup=mount
 
 .PHONY: help setup sandbox sandbox-down test test-unit test-long lint docs clean root tools vm-tools
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from roles.base.machine import COMMAND as LOOK_AT_MACHINE
 from roles.base.machine import V3_FLAGS
 from roles.gpus import nvidia, sysfs
-from roles.passthrough import boot
+from roles.gpus.driver import PASSTHROUGH
+from roles.passthrough import boot, texts
 from tests.conftest import ROOT, Ended, pyinfra
 from tests.unit.cluster.examples import NETWORK, NEWER
 
@@ -35,10 +37,18 @@ SEEN = "basename"
 BOOTS = {"hook-functions": ["initramfs-tools", "initrd 6.1.0-1-amd64 fresh", "loader grub", "entry /vmlinuz root=/dev/sda1 ro"]}
 """A word of the command that shows how a host boots → what one with GRUB answers that nothing of ours is on."""
 LOOKING = [LOOK_AT_MACHINE, sysfs.look(), sysfs.ask_lspci(), nvidia.look()]
-"""What every host is told."""
-LOOKING_CLOSER = [boot.look()]
-"""What only a host is told for which something is planned."""
 ADDRESSES = {"w1": "192.0.2.11", "w2": "192.0.2.12", "head": "192.0.2.10", "lost": "192.0.2.20", "virt": "192.0.2.30"}
+
+
+def boots_with(*entries: str) -> dict[str, list[str]]:
+    """A word of the command that shows how a host boots → what one answers that passes these functions through.
+
+    :param entries: each as address/vendor:device
+    """
+    (name, plain), wanted = next(iter(BOOTS.items())), (f"{PASSTHROUGH}={','.join(entries)}", *texts.IOMMU)
+    files = texts.scripts() | {texts.DROP_IN: texts.drop_in(wanted)}
+    lines = [f"file {path} {sha256(text.encode()).hexdigest()}" for path, text in files.items()]
+    return {name: [*(f"{line} {' '.join(wanted)}" if line.startswith("entry") else line for line in plain), *lines]}
 
 
 @dataclass(frozen=True)
@@ -85,4 +95,4 @@ def good_inventory(folder: Path) -> Path:
 
 def is_look(command: str) -> bool:
     """Whether a command does nothing but show what a host is; it is cut off somewhere."""
-    return any(known.strip().startswith(command.strip()) for known in (*LOOKING, *LOOKING_CLOSER))
+    return any(known.strip().startswith(command.strip()) for known in (*LOOKING, boot.look()))

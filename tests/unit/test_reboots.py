@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.unit.fakes import GOOD, MODEL, Run, deploy, fake, inventory
+from tests.unit.fakes import GOOD, MODEL, Run, boots_with, deploy, fake, inventory
 from tests.unit.labs import recorded
 from tests.unit.labs.test_labs import MARKS
 from tests.unit.test_deploys import FAILS, typed
@@ -27,7 +27,7 @@ server.shell(name="Go on", commands=["go on with this host"])
 """
 OWN_BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 REBOOTS = "systemctl reboot"
-BOUND = {"0e:00.0": "nouveau holds 0000:0e:00.0, which is to be bound to vfio-pci"}
+BOUND = {"0e:00.0": "nouveau holds 0000:0e:00.0 and nouveau holds 0000:0e:00.1, which are to be bound to vfio-pci"}
 MODULE = "NVIDIA driver 610.43.01 (open module) is loaded and 610.43.02 (open module) is installed"
 
 
@@ -46,13 +46,8 @@ def said_by(host: str, *exchange: tuple[str, str]) -> dict[str, list[str]]:
     return found
 
 
-BOOTS = {
-    "hook-functions": ["initramfs-tools", "initrd 6.1.0-1-amd64 old", "loader grub", "entry /vmlinuz root=/dev/sda1", "foreign"],
-    # What is prepared for the next boot ends well.
-    "systemctl is-active gpuquilt": ["0"],
-}
-"""How the hypervisor boots: what is bound, somebody else has bound."""
-HYPERVISOR = {True: said_by("virtbase", ("vfio-pci", "nouveau")) | BOOTS, False: said_by("virtbase") | BOOTS}
+BOOT = boots_with("0000:0e:00.0/10de:1b06", "0000:0e:00.1/10de:10ef")
+HYPERVISOR = {True: said_by("virtbase", ("vfio-pci", "nouveau")) | BOOT, False: said_by("virtbase") | BOOT}
 LAPTOP = {
     True: said_by("laptop", ("x86_64  610.43.02", "x86_64  610.43.01"), ("loaded 610.43.02", "loaded 610.43.01")),
     False: said_by("laptop"),

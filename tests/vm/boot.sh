@@ -26,7 +26,7 @@ GRUB_TIMEOUT=0
 GRUB_TERMINAL=console
 GRUB_DISABLE_LINUX_UUID=true
 GRUB_CMDLINE_LINUX_DEFAULT=quiet
-GRUB_CMDLINE_LINUX="rw console=ttyS0 mitigations=off"
+GRUB_CMDLINE_LINUX="rw console=ttyS0 mitigations=off no_timer_check"
 END
 chroot "$root" grub-install --target=i386-pc "$loop"
 chroot "$root" update-grub
