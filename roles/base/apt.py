@@ -157,9 +157,8 @@ for file in {KEYS}/gpuquilt-*.asc; do
     echo "key $file"
     # Without a home of its own gpg makes one for root.
     home=$(mktemp -d)
-    gpg --homedir "$home" --batch --no-autostart --show-keys --with-colons "$file" |
-        awk -F : -v file="$file" -v now="$(date +%s)" '
-        $1 == "pub" {{ wanted = $2 !~ /[er]/ && ($7 == "" || $7 > now + 0) }}
+    gpg --homedir "$home" --batch --no-autostart --show-keys --with-colons "$file" | awk -F : -v file="$file" '
+        $1 == "pub" {{ wanted = $2 !~ /[er]/ }}
         $1 == "fpr" && wanted {{ print "fingerprint " $10 " " file; wanted = 0 }}'
     rm -rf "$home"
 done
@@ -288,7 +287,7 @@ def _address(uri: str) -> str:
 
 def _place(uri: str) -> str:
     """What an address names, however it is reached."""
-    return re.sub(r"^https?://", "//", _address(uri)).casefold()
+    return re.sub(r"^https?://", "//", _address(uri)).replace("$(ARCH)", "amd64").casefold()
 
 
 def _suite(suite: str) -> str:

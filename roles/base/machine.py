@@ -18,7 +18,7 @@ HOME = "/var/cache/llama.cpp"
 
 UNFINISHED = r"""
 # While a package manager is at work, what it is in the middle of is no fault: its lock is held.
-grep -qs ":$(stat -c %i /var/lib/dpkg/lock 2>/dev/null) " /proc/locks ||
+grep -qsF "$(stat -c ':%i ' /var/lib/dpkg/lock 2>/dev/null || echo none)" /proc/locks ||
     dpkg-query -W -f 'unfinished ${db:Status-Status} ${Package}\n' 2>/dev/null | grep -E '^unfinished (unpacked|half-)'
 """
 """Shows the packages that dpkg was interrupted in. What waits for a trigger alone is usable."""

@@ -54,7 +54,7 @@ def packages(names: list[str]) -> Commands:
 
 @operation()
 def chosen_packages(
-    name: str, packages: list[str], judge: Judge = accepted, removable: Callable[[str], bool] = kept, moved: bool = False
+    record: str, packages: list[str], judge: Judge = accepted, removable: Callable[[str], bool] = kept, moved: bool = False
 ) -> Commands:
     """Install those of the packages that are missing, once what apt would do has been read.
 
@@ -62,25 +62,25 @@ def chosen_packages(
     may not be, the operation fails with that, and nothing is installed. What was not there before is written down below
     `RECORDS`, for `remove_packages`.
 
-    :param name: names the record
+    :param record: names what was written down, and the transient unit that installs
     :param packages: package names; what is installed is left at its version, unless it is to move
     :param judge: is given every package that would be installed, changed or removed
     :param removable: whether a package may be removed for it, by its name
     :param moved: those that are there are to move to the version that the pins want, an older one included
     """
-    yield from _chosen(name, packages, judge, removable, moved)
+    yield from _chosen(record, packages, judge, removable, moved)
 
 
-def _chosen(name: str, names: list[str], judge: Judge, removable: Callable[[str], bool], moved: bool) -> Commands:
+def _chosen(record: str, names: list[str], judge: Judge, removable: Callable[[str], bool], moved: bool) -> Commands:
     missing = host.get_fact(MissingPackagesFact, names=names)
-    if moved or missing or host.get_fact(RecordFact, record=name).unfinished:
-        yield FunctionCommand(_install, (name, names if moved else missing, judge, removable, moved), {})
+    if moved or missing or host.get_fact(RecordFact, record=record).unfinished:
+        yield FunctionCommand(_install, (record, names if moved else missing, judge, removable, moved), {})
     else:
         host.noop("all packages are installed")
 
 
 def _install(
-    state: State, host: Host, name: str, names: list[str], judge: Judge, removable: Callable[[str], bool], moved: bool
+    state: State, host: Host, record: str, names: list[str], judge: Judge, removable: Callable[[str], bool], moved: bool
 ) -> bool:
     """Refresh, simulate, judge, install. The script that installs simulates once more, because lists may have changed."""
     interrupted = unfinished(run(state, host, f"{UNFINISHED}true").output)
@@ -102,24 +102,24 @@ def _install(
     if sentences or not found:
         return not sentences
     new = [change.package for change in found if change.action == "install" and not change.before]
-    script = apt.script(host.name, "install_packages", name, apt.digest(answer.output), " ".join(new), *command)
-    return _follow(state, host, f"gpuquilt-install-{name}", script, str)
+    script = apt.script(host.name, "install_packages", record, apt.digest(answer.output), " ".join(new), *command)
+    return _follow(state, host, f"gpuquilt-install-{record}", script, str)
 
 
 @operation()
-def remove_packages(name: str) -> Commands:
+def remove_packages(record: str) -> Commands:
     """Purge what came by us under a name, and forget it; refused where anything else would go, too.
 
-    :param name: as it was given to `chosen_packages`
+    :param record: as it was given to `chosen_packages`
     """
-    record = host.get_fact(RecordFact, record=name)
-    if record.kept:
-        yield FunctionCommand(_purge, (name, sorted(record.states)), {})
+    found = host.get_fact(RecordFact, record=record)
+    if found.kept:
+        yield FunctionCommand(_purge, (record, sorted(found.states)), {})
     else:
         host.noop("no package came by us")
 
 
-def _purge(state: State, host: Host, name: str, names: list[str]) -> bool:
+def _purge(state: State, host: Host, record: str, names: list[str]) -> bool:
     simulated = []
     if names:
         answer = run(state, host, _simulation(["purge", *names]), timeout=300)
@@ -132,8 +132,8 @@ def _purge(state: State, host: Host, name: str, names: list[str]) -> bool:
             complain(host, f"{host.name}: {sentence}")
         if sentences:
             return False
-    script = apt.script(host.name, "purge_packages", name, apt.digest(simulated), *names)
-    return _follow(state, host, f"gpuquilt-install-{name}", script, str)
+    script = apt.script(host.name, "purge_packages", record, apt.digest(simulated), *names)
+    return _follow(state, host, f"gpuquilt-install-{record}", script, str)
 
 
 def _simulation(command: list[str]) -> str:
@@ -167,13 +167,13 @@ def repository(repository: Repository) -> Commands:
 
 
 @operation()
-def no_repository(name: str) -> Commands:
+def no_repository(repository: str) -> Commands:
     """Take the source file of a repository and its key away.
 
-    :param name: of the `Repository`
+    :param repository: the name of the `Repository`
     """
     seen = host.get_fact(AptFact)
-    files = [path for path in apt.files_of(name) if path in seen.files or path in seen.keys]
+    files = [path for path in apt.files_of(repository) if path in seen.files or path in seen.keys]
     if files:
         yield StringCommand(f"rm -f {shlex.join(files)}")
     else:

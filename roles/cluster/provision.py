@@ -8,6 +8,7 @@ from datetime import date
 
 from roles.cluster.backend import UNREACHABLE, LeftOut, Selection, select
 from roles.cluster.driver import Driver, Ground, plan_driver, present
+from roles.cluster.graphics import plan_graphics, with_vulkan
 from roles.cluster.passthrough import Function, plan_passthrough
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
@@ -27,6 +28,7 @@ class MachinePlan:
     :param driver_now: NVIDIA's driver that is there, None where there is none
     :param driver_state: how it stands with it; None where no GPU of NVIDIA is to compute
     :param driver: the one that is to be there, None where none is needed
+    :param graphics: the packages that its GPUs of other vendors need
     :param steps: what would be done before anything is built, in order
     :param passthrough: the PCI functions that are to be bound to vfio-pci: the cards that `passthrough` names, with all that
         goes with them
@@ -42,6 +44,7 @@ class MachinePlan:
     driver_state: State | None = None
     driver: Driver | None = None
     passthrough: tuple[Function, ...] = ()
+    graphics: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     reboot: str = ""
     must_reboot: bool = False
@@ -58,6 +61,7 @@ class Provision:
     driver_state: State | None
     driver: Driver | None
     passthrough: tuple[Function, ...]
+    graphics: tuple[str, ...]
     remarks: Remarks
 
     @property
@@ -70,6 +74,7 @@ class Provision:
             driver_state=self.driver_state,
             driver=self.driver,
             passthrough=self.passthrough,
+            graphics=self.graphics,
             steps=tuple(self.remarks.steps),
             reboot="; ".join([*self.remarks.reboots, *self.remarks.wishes]),
             must_reboot=bool(self.remarks.reboots),
@@ -103,10 +108,13 @@ def provision(
     if nvidia:
         ground = Ground(nvidia, selection.backend == "cuda", drivers, system, today, catalog)
         driver = plan_driver(ground, settings, remarks)
+        driver = with_vulkan(driver, selection, drivers.kernel, system, catalog, remarks)
         _say_problem(drivers, found, remarks)
     if drivers.reboot_wanted:
         remarks.wishes.append("its packages ask for one")
-    return Provision(selection, present(drivers), found, driver, plan_passthrough(devices, settings, remarks), remarks)
+    graphics = plan_graphics(selection, drivers.kernel, system, catalog, remarks)
+    functions = plan_passthrough(devices, settings, remarks)
+    return Provision(selection, present(drivers), found, driver, functions, graphics, remarks)
 
 
 def _state(selection: Selection, drivers: Drivers, settings: Settings, catalog: Catalog) -> State | None:

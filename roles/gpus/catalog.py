@@ -133,6 +133,7 @@ class DriverOffer(Entry):
     :param version: newest version that was seen there
     :param packages: what to install for computing, without a desktop, by flavour; a flavour that is left out is not offered;
         ``{kernel}`` stands for the kernel, see `Distribution.packages_for`
+    :param vulkan: what to install beside that for Vulkan; empty where that is not known
     :param signed: its modules are signed by the distribution, so that Secure Boot accepts them
     :param supported: false for a version that NVIDIA maintains no more, whatever the distribution does
     """
@@ -141,6 +142,7 @@ class DriverOffer(Entry):
     branch: int
     version: Version
     packages: dict[Flavour, tuple[str, ...]]
+    vulkan: tuple[str, ...] = ()
     signed: bool = False
     supported: bool = True
 
@@ -156,11 +158,23 @@ class ToolkitOffer(Entry):
     packages: tuple[str, ...]
 
 
+class Graphics(Entry):
+    """What a distribution has for GPUs whose kernel driver is Linux's own.
+
+    :param firmware: vendor → the packages with the firmware of its GPUs
+    :param vulkan: loader, drivers and tools for computing with Vulkan on the host itself
+    """
+
+    firmware: dict[Vendor, tuple[str, ...]]
+    vulkan: tuple[str, ...]
+
+
 class Distribution(Entry):
     """A release of a distribution.
 
     :param drivers: where NVIDIA's driver can come from
     :param toolkits: where CUDA's minor releases can come from
+    :param graphics: what GPUs of other vendors than NVIDIA need
     :param kernel: how names of packages for its usual kernel end, e.g. amd64 or generic
     :param newer_kernel: what Ubuntu appends to that for the kernel of a later release; None where the names stay the same
     :param kernel_version: version of its own kernel, from which later ones are told; likewise None
@@ -170,6 +184,7 @@ class Distribution(Entry):
 
     title: str
     drivers: tuple[DriverOffer, ...]
+    graphics: Graphics
     toolkits: dict[Version, ToolkitOffer] = {}
     kernel: str
     newer_kernel: str | None = None

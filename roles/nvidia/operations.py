@@ -93,13 +93,13 @@ def _sources(origin: str, settings: Settings) -> Commands:
 @operation()
 def install(driver: Driver, gpus: Sequence[Gpu]) -> Commands:
     """The packages of the driver, unless apt would bring a part of another one with them."""
-    yield from chosen_packages._inner(name=DRIVER, packages=list(driver.packages), judge=_judge(driver, gpus))
+    yield from chosen_packages._inner(record=DRIVER, packages=list(driver.packages), judge=_judge(driver, gpus))
 
 
 @operation()
 def install_toolkit(offer: ToolkitOffer, driver: Driver, gpus: Sequence[Gpu]) -> Commands:
     """The packages of the toolkit, unless apt would bring a part of another driver with them."""
-    yield from chosen_packages._inner(name=TOOLKIT, packages=list(offer.packages), judge=_judge(driver, gpus))
+    yield from chosen_packages._inner(record=TOOLKIT, packages=list(offer.packages), judge=_judge(driver, gpus))
 
 
 def _judge(driver: Driver, gpus: Sequence[Gpu]) -> Judge:
@@ -240,13 +240,13 @@ def drives(machine: MachinePlan) -> Commands:
 def uninstall() -> Commands:
     """Purge the packages that came by us, the toolkit before the driver."""
     for record in (TOOLKIT, DRIVER):
-        yield from remove_packages._inner(name=record)
+        yield from remove_packages._inner(record=record)
 
 
 @operation()
 def no_sources() -> Commands:
     """NVIDIA's repository and our components of the distribution's archive are no sources any more."""
-    yield from no_repository._inner(name=where.NAME)
+    yield from no_repository._inner(repository=where.NAME)
     yield from components._inner(names=[])
 
 

@@ -20,10 +20,18 @@ patiently() { # COMMAND…: again and again while another program holds a lock, 
     done
 }
 
-apt() { patiently apt-get $lists --yes -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold "$@"; }
+apt() {
+    patiently apt-get $lists --yes -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 "$@"
+}
 
-reason() { # what the log says last of an error
-    tail -n 40 "$log" | grep -E '^(E|dpkg|curl|gpg): ' | tail -n 1 | sed 's/^E: //;s/\.$//'
+reason() { # the error that the log ends with: apt's first of several in a row, or dpkg's own
+    tail -n 60 "$log" | tr -d '\r' | awk '
+        /^dpkg: error/ { found = $0; if (/:$/ && getline > 0) found = found $0; inside = 1; next }
+        /^W: / { next }
+        /^E: / { if (!inside) found = substr($0, 4); inside = 1; next }
+        /^(Errors were encountered| )/ { next }
+        { inside = 0 }
+        END { sub(/\.$/, "", found); print found == "" ? "no reason was given" : found }'
 }
 
 unfinished() { # STATES

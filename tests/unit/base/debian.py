@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from roles.base import apt
-from roles.base.apt import Apt, Record, Repository, Source
+from roles.base.apt import Apt, Record, Repository
 
 RELEASE = "Origin: {origin}\nLabel: {origin}\nSuite: {suite}\nCodename: {suite}\nComponents: main\nArchitectures: amd64\n"
 
@@ -62,7 +62,13 @@ class Debian:
         self.root = folder / "root"
         self.etc = self.root / "etc/apt"
         self.records = self.root / "records"
-        for name in ("etc/apt/sources.list.d", "etc/apt/apt.conf.d", "var/lib/apt/lists/partial", "var/lib/dpkg/updates"):
+        for name in (
+            "etc/apt/sources.list.d",
+            "etc/apt/apt.conf.d",
+            "etc/apt/preferences.d",
+            "var/lib/apt/lists/partial",
+            "var/lib/dpkg/updates",
+        ):
             (self.root / name).mkdir(parents=True)
         for name in ("var/lib/dpkg/info", "var/cache/apt/archives/partial", "var/log/apt", "tmp"):
             (self.root / name).mkdir(parents=True)
@@ -75,7 +81,10 @@ class Debian:
             # The tests' folder is closed to others.
             'APT::Sandbox::User "root";\n#clear DPkg::Post-Invoke;\n#clear APT::Update::Post-Invoke;\n'
         )
+        (folder / "programs").mkdir()
+        self.programs = folder / "programs"
         self.environment = os.environ | {
+            "PATH": f"{self.programs}:{os.environ['PATH']}",
             "APT_CONFIG": str(configuration),
             "DPKG_ROOT": str(self.root),
             "DPKG_ADMINDIR": f"{self.root}/var/lib/dpkg",
@@ -83,15 +92,23 @@ class Debian:
             "LC_ALL": "C",
         }
 
+    def plays(self, program: str, script: str) -> None:
+        """Have a shell script in the place of a program."""
+        (self.programs / program).write_text(f"#!/bin/sh\n{script}\n")
+        (self.programs / program).chmod(0o755)
+
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, env=self.environment, timeout=60, check=False)
 
     def script(self, function: str, *arguments: str) -> Ended:
         """Run one of ours as `long_work` would, on this folder."""
+        return self.long_work(apt.script("w1", function, *arguments))
+
+    def long_work(self, script: str) -> Ended:
+        """Likewise, of its text."""
         work = self.root / "work"
         work.mkdir(exist_ok=True)
-        text = apt.script("w1", function, *arguments).replace(apt.RECORDS, str(self.records))
-        (work / "script").write_text(text)
+        (work / "script").write_text(script.replace(apt.RECORDS, str(self.records)))
         with (work / "log").open("w") as log:
             ended = subprocess.run(
                 ["sh", str(work / "script")],
@@ -120,8 +137,11 @@ class Debian:
         """Every file below /etc/apt."""
         return {str(path.relative_to(self.etc)): path.read_text() for path in sorted(self.etc.rglob("*")) if path.is_file()}
 
-    def add(self, repository: Repository) -> Ended:
-        """What the operation does when something differs."""
+    def add(self, repository: Repository, missing: str = "") -> Ended:
+        """What the operation does when something differs.
+
+        :param missing: the packages that fetching a key needs and the host lacks
+        """
         seen = self.look()
         others = apt.without(seen.files, repository)
         return self.script(
@@ -130,9 +150,8 @@ class Debian:
             repository.fingerprint,
             apt.below(repository.key_file),
             apt.below(repository.file),
-            # On a host the key's path is that of the host itself.
             repository.text,
-            "",
+            missing,
             *(word for path, text in others.items() for word in (apt.below(path), text)),
         )
 
@@ -173,9 +192,3 @@ def publish(folder: Path, key: Key, packages: Sequence[Path] = (), suite: str = 
     (folder / "dists" / suite / "InRelease").write_text(_gpg(key.home, "--clearsign", given=release))
     subprocess.run(["gpgconf", "--homedir", str(key.home), "--kill", "all"], check=True)
     return f"file:{folder}"
-
-
-def as_line(source: Source, options: Mapping[str, str] = {}) -> str:
-    """A source in the one-line format."""
-    words = " ".join(f"{name}={value}" for name, value in options.items())
-    return f"deb {f'[{words}] ' if words else ''}{source.uri} {' '.join((*source.suites, *source.components))}\n"

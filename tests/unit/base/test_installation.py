@@ -8,10 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
 
-from roles.base import apt
+from roles.base import apt, operations
+from roles.base.remote import Answer
 from tests.unit.base.debian import Debian, Ended, Key, make_key, make_package, publish
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg unpacks only as root")
@@ -52,6 +57,84 @@ def install(debian: Debian, *names: str) -> Ended:
     return debian.script("install_packages", "tools", apt.digest(output), " ".join(new), *command)
 
 
+@pytest.fixture
+def on_it(debian: Debian, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Operations work on that host; what the user reads is collected."""
+    said: list[str] = []
+
+    def run(state: object, host: object, command: str, timeout: int = 60) -> Answer:
+        ended = debian.run("sh", "-c", command.replace("/var/lib/dpkg", f"{debian.root}/var/lib/dpkg"))
+        return Answer(ended.returncode == 0, ended.stdout.splitlines(), ended.stderr.splitlines())
+
+    def follow(state: object, host: object, unit: str, script: str, progress: object) -> bool:
+        ended = debian.long_work(script)
+        said.extend(ended.log[-1:] if ended.status == operations.SAID else [])
+        return ended.status == 0
+
+    monkeypatch.setattr(operations, "run", run)
+    monkeypatch.setattr(operations, "_follow", follow)
+    for name in ("say", "complain"):
+        monkeypatch.setattr(operations, name, lambda host, sentence: said.append(sentence))
+    return said
+
+
+W1 = SimpleNamespace(name="w1")
+
+
+def chosen(name: str, *names: str, judge: operations.Judge = operations.accepted, removable: str = "") -> bool:
+    """The command that `chosen_packages` yields where these packages are missing."""
+    done = operations._install(cast(State, None), cast(Host, W1), name, list(names), judge, lambda it: it == removable, False)
+    assert isinstance(done, bool)
+    return done
+
+
+def test_the_judge_reads_every_change_and_has_the_last_word(debian: Debian, on_it: list[str]) -> None:
+    read: list[apt.Change] = []
+
+    def judge(changes: list[apt.Change]) -> list[str]:
+        read.extend(changes)
+        return ["library 2.0 would come from Vendor."]
+
+    assert not chosen("tools", "tool", judge=judge)
+    assert [(change.package, change.version, change.origin) for change in read] == [
+        ("library", "2.0", "Vendor:bookworm"),
+        ("tool", "1.0", "Vendor:bookworm"),
+    ]
+    assert on_it == ["w1: library 2.0 would come from Vendor."]
+    assert debian.installed() == {}
+    assert chosen("tools", "tool")
+    assert set(debian.record("tools").states) == {"tool", "library"}
+    assert operations._purge(cast(State, None), cast(Host, W1), "tools", ["tool", "library"])
+    assert debian.installed() == {}
+
+
+def test_only_what_may_go_is_removed_for_it(debian: Debian, on_it: list[str]) -> None:
+    debian.script("refresh")
+    debian.run("apt-get", "install", "--yes", "old")
+    assert not chosen("tools", "tool")
+    assert on_it[0].startswith("w1: apt would remove old to install what is needed")
+    assert set(debian.installed()) == {"old"}
+    assert chosen("tools", "tool", removable="old")
+    assert set(debian.installed()) == {"tool", "library"}
+
+
+def test_what_is_half_configured_is_named_and_finished_first(debian: Debian, on_it: list[str], tmp_path: Path) -> None:
+    install(debian, "picky")
+    (tmp_path / "ready").touch()
+    assert chosen("tools", "tool")
+    assert on_it == ["dpkg was interrupted with picky half-configured; it is finished first"]
+    assert set(debian.installed()) == {"picky", "tool", "library"}
+
+
+def test_nothing_is_purged_with_which_something_else_would_go(debian: Debian, on_it: list[str]) -> None:
+    install(debian, "tool")
+    debian.run("apt-get", "install", "--yes", "user")
+    assert not operations._purge(cast(State, None), cast(Host, W1), "tools", ["library", "tool"])
+    assert on_it[0].startswith("w1: user would be changed or removed")
+    assert set(debian.installed()) == {"tool", "library", "user"}
+    assert debian.record("tools").kept
+
+
 def purge(debian: Debian, name: str) -> Ended:
     names = sorted(debian.record(name).states)
     output = simulate(debian, "purge", *names) if names else []
@@ -81,24 +164,6 @@ def test_it_is_purged_and_forgotten(debian: Debian) -> None:
     assert purge(debian, "tools").status == 0
     assert debian.installed() == {}
     assert not debian.record("tools").kept
-
-
-def test_what_would_go_with_it_is_named(debian: Debian) -> None:
-    install(debian, "tool")
-    debian.run("apt-get", "install", "--yes", "user")
-    names = sorted(debian.record("tools").states)
-    found = apt.changes(simulate(debian, "purge", *names))
-    (sentence,) = apt.unwanted_losses(found, names)
-    assert sentence.startswith("user would be changed or removed with what gpuquilt has installed")
-
-
-def test_a_package_that_would_be_removed_is_named(debian: Debian) -> None:
-    debian.script("refresh")
-    debian.run("apt-get", "install", "--yes", "old")
-    found = apt.changes(simulate(debian, *apt.install_command(["tool"], moved=False)))
-    (sentence,) = apt.unwanted_removals(found, lambda name: False)
-    assert sentence.startswith("apt would remove old to install what is needed, so nothing was installed")
-    assert apt.unwanted_removals(found, lambda name: name == "old") == []
 
 
 def test_nothing_is_installed_that_was_not_judged(debian: Debian) -> None:
@@ -134,8 +199,11 @@ def test_one_that_cannot_be_finished_is_named(debian: Debian) -> None:
     install(debian, "picky")
     ended = debian.script("refresh")
     assert ended.status == 3
-    assert ended.log[-1].startswith("w1: dpkg cannot finish picky (")
-    assert ended.log[-1].endswith("see to it with `dpkg --configure -a` there, then run again.")
+    assert ended.log[-1] == (
+        "w1: dpkg cannot finish picky (dpkg: error processing package picky (--configure): installed picky package"
+        " post-installation script subprocess returned error exit status 1): see to it with `dpkg --configure -a` there, then"
+        " run again."
+    )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ def what_is_done(missing: list[str], states: dict[str, str], moved: bool = False
     facts = {"MissingPackagesFact": {"names=['curl', 'zstd']": missing}, "RecordFact": {"record=tools": Record(True, states)}}
     host = create_host(state, facts={f"facts.{name}": answers for name, answers in facts.items()})
     with ctx_state.use(state), ctx_host.use(host):
-        commands = list(chosen_packages._inner(name="tools", packages=["curl", "zstd"], moved=moved))
+        commands = list(chosen_packages._inner(record="tools", packages=["curl", "zstd"], moved=moved))
     assert all(isinstance(command, FunctionCommand) for command in commands)
     return [command.args[1] for command in commands]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +83,22 @@ def test_an_apt_that_contradicting_entries_have_broken_works_again(debian: Debia
     assert is_right(debian, repository)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="dpkg unpacks only as root")
+def test_what_the_key_needs_is_installed_by_an_apt_that_is_broken_before(
+    debian: Debian, repository: Repository, key: Key, tmp_path: Path
+) -> None:
+    own = publish(tmp_path / "own", key, [make_package(tmp_path, "gpg")])
+    (debian.etc / "sources.list").write_text(f"deb [signed-by={key.file}] {own} bookworm main\n")
+    for name in ("one", "two"):
+        line = f"deb [signed-by=/{name}.asc] {repository.uri} bookworm main\n"
+        (debian.etc / f"sources.list.d/{name}.list").write_text(line)
+    assert "Conflicting values set for option Signed-By" in broken_apt(debian)
+    ended = debian.add(repository, missing="gpg")
+    assert ended.status == 0, ended.log
+    assert set(debian.installed()) == {"gpg"}
+    assert is_right(debian, repository)
+
+
 def nothing_changed(debian: Debian, repository: Repository) -> list[str]:
     """The log of a run that fails, and leaves every file as it was."""
     (debian.etc / "sources.list.d/docker.list").write_text(f"deb [trusted=yes] {repository.uri} bookworm main\n")
@@ -128,7 +145,8 @@ def test_a_key_that_has_expired_is_none(debian: Debian, repository: Repository, 
     debian.add(repository)
     assert debian.look().keys[repository.key_file] == {key.fingerprint}
     old = make_key(tmp_path / "old", lasts="seconds=1")
-    time.sleep(1.5)
+    # Two ticks of a clock that counts whole seconds.
+    time.sleep(2.1)
     (debian.etc / "keyrings/gpuquilt-docker.asc").write_bytes(old.file.read_bytes())
     assert debian.look().keys[repository.key_file] == frozenset()
 

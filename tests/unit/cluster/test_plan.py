@@ -269,6 +269,7 @@ def test_the_plan_as_data_has_every_key() -> None:
         "driver_state": None,
         "driver": None,
         "passthrough": [],
+        "graphics": [],
         "steps": [],
         "reboot": "",
         "must_reboot": False,
