@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -145,7 +144,7 @@ def _packaged(drivers: Drivers) -> Driver | None:
 
 def _installed(drivers: Drivers) -> Driver | None:
     """The driver that the next boot is to load, whether or not it is done."""
-    return _on_disk(drivers) or _packaged(drivers) or _loaded(drivers)
+    return _on_disk(drivers) or _packaged(drivers) or (None if drivers.is_removed else _loaded(drivers))
 
 
 def _there(version: str, flavour: Flavour | None) -> Driver | None:
@@ -236,19 +235,24 @@ def _completed(ground: Ground, there: Driver, remarks: Remarks) -> Driver:
 
 
 def _packages_of(ground: Ground, there: Driver) -> tuple[str, ...]:
-    """The packages of the catalog that a driver comes from; none where it came another way.
-
-    Packages that hold a branch, without which it works as well, are not asked for once it is there: they are NVIDIA's alone, and
-    Ubuntu calls all others like NVIDIA.
-    """
+    """The packages of the catalog that a driver comes from; none where it came another way."""
     nvidia = ground.drivers.nvidia
     for offer in ground.distribution.drivers if ground.distribution else ():
         for flavour, names in offer.packages.items():
             fits = offer.branch == there.branch and {there.flavour, nvidia.packaged_flavour} <= {flavour, None}
             if fits and any(_is_of(package, names) for package in nvidia.module_packages):
-                every = _packages(ground, names)
-                return tuple(name for name in every if "-pinning-" not in name or _is_installed(ground, name))
+                return _without_pinning(ground, _packages(ground, names))
     return ()
+
+
+def _without_pinning(ground: Ground, names: Sequence[str]) -> tuple[str, ...]:
+    """The packages of a driver, without NVIDIA's pins if it is done without them.
+
+    It is then Ubuntu's, of which NVIDIA's driver has the names and Ubuntu no such package; or somebody has put it there so.
+    """
+    parts = [name for name in names if "-pinning-" not in name and "-headers-" not in name]
+    done = bool(ground.drivers.nvidia.on_disk) and all(_is_installed(ground, name) for name in parts)
+    return tuple(name for name in names if not done or "-pinning-" not in name or _is_installed(ground, name))
 
 
 def _packages(ground: Ground, names: Sequence[str]) -> tuple[str, ...]:
@@ -402,9 +406,11 @@ def _held(ground: Ground) -> list[str]:
 
 def _rejected_at_boot(ground: Ground) -> str:
     """Why a driver that is installed and not loaded is not loaded by a reboot either; empty where it is, as far as is known."""
-    nvidia = ground.drivers.nvidia
-    built = any(re.search(r"(?<!-no)-dkms\b", name) for name in nvidia.packages)
-    return _rejected(ground, nvidia.on_disk) if built and not nvidia.loaded and _signs_in_vain(ground) else ""
+    found, nvidia = ground.state, ground.drivers.nvidia
+    if found.kind is not Kind.SECURE_BOOT:
+        return ""
+    built = any(not name.startswith("linux-") for name in nvidia.module_packages)
+    return _rejected(ground, nvidia.on_disk or nvidia.packaged) if built and _signs_in_vain(ground) else found.sentence
 
 
 def _say_reboot(ground: Ground, remarks: Remarks) -> None:

@@ -124,6 +124,12 @@ class Drivers:
         """Release of the kernel that boots next; where none is installed, what runs came from elsewhere, and will again."""
         return self.next_kernel or self.kernel
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether NVIDIA's driver runs and is not installed any more, as after a move to another that was broken off."""
+        gone = not self.nvidia.on_disk and not self.nvidia.packaged
+        return bool(self.nvidia.loaded) and gone and self.next_kernel == self.kernel != ""
+
 
 def brings_module(package: str) -> bool:
     """Whether a package of the driver, by its name, brings the kernel module."""

@@ -140,11 +140,6 @@ class _Host:
     def driver(self) -> str:
         return _driver(self.version, self.flavour)
 
-    @property
-    def runs_next(self) -> bool:
-        """Whether what runs is what the next boot is to load, so that what the kernel said of it still holds."""
-        return not self.nvidia.loaded or self.nvidia.loaded == self.version
-
     def generation(self, gpu: Gpu) -> Generation | None:
         return self.catalog.generations.get(gpu.generation or "")
 
@@ -156,7 +151,8 @@ def _unreachable(host: _Host) -> State | None:
     # What answers now has come back since it was lost; what sleeps is not asked, and has no complaint.
     if host.nvidia.loaded and not host.nvidia.problem:
         return None
-    lost = {_slot(address): why for address, why in _lost(f"{host.said} {host.nvidia.problem}")}
+    # The kernel knows more of the reason than nvidia-smi.
+    lost = {_slot(address): why for said in (host.nvidia.problem, host.said) for address, why in _lost(said)}
     return next(
         (
             _dead(gpu, lost[_slot(gpu.address)])
@@ -196,6 +192,11 @@ def _dead(gpu: Gpu, why: str) -> State:
 
 
 def _not_installed(host: _Host) -> State | None:
+    if host.drivers.is_removed:
+        return State(
+            Kind.NOT_INSTALLED,
+            f"NVIDIA driver {host.nvidia.loaded} is loaded and not installed any more: install one{host.ours}.",
+        )
     if host.version:
         return None
     holders = "".join(f", and {gpu.driver} holds {gpu.address}" for gpu in _held_by_others(host))
@@ -203,7 +204,7 @@ def _not_installed(host: _Host) -> State | None:
 
 
 def _wrong_flavour(host: _Host) -> State | None:
-    without_gsp = set(map(_slot, _WITHOUT_GSP.findall(host.said))) if host.flavour == "open" and host.runs_next else set()
+    without_gsp = set(map(_slot, _WITHOUT_GSP.findall(host.said))) if host.flavour == "open" else set()
     for gpu in host.gpus:
         generation = host.generation(gpu)
         if _slot(gpu.address) in without_gsp or (generation and not generation.takes(host.flavour)):
