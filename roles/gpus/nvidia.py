@@ -38,6 +38,7 @@ PACKAGES = (
     "nvidia-kernel*",
     "nvidia-legacy*",
     "nvidia-open*",
+    "nvidia-persistenced",
     "nvidia-smi",
     "nvidia-tesla*",
     "nvidia-utils*",

@@ -101,6 +101,8 @@ def _why_not(package: str, version: str, driver: Driver) -> str:
     branch = branch_of(package, version)
     if branch is None or (package in TOOLS and origin(driver) != "nvidia"):
         return ""
+    if not driver.branch:
+        return "and the driver of this host is not to be touched"
     if branch != driver.branch:
         return f"which is of branch {branch}, and {driver.branch} is wanted"
     # NVIDIA's own nvidia-kernel-support serves both modules.

@@ -19,6 +19,7 @@ from tests.sandbox.conftest import Machine, changes, kill
 from tests.sandbox.fresh import Fresh, fresh
 
 PREPARE = "deploys/prepare.py"
+SIMULATE = "/etc/apt/apt.conf.d/99test"
 NO_DRIVER = "tests/sandbox/deploys/no_driver.py"
 DRIVER_ALONE = "tests/sandbox/deploys/driver.py"
 PINS = "/etc/apt/preferences.d/00gpuquilt-nvidia"
@@ -67,7 +68,7 @@ def installed(machine: Machine) -> dict[str, str]:
 def simulated(machines: Fresh, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, str]:
     """A run in which apt does everything but install; what it said, and the inventory."""
     for name in ("d12", "d13"):
-        machines.machines[name].out("echo 'APT::Get::Simulate \"true\";' >/etc/apt/apt.conf.d/99test")
+        machines.machines[name].out(f"echo 'APT::Get::Simulate \"true\";' >{SIMULATE}")
     inventory = machines.inventory(tmp_path_factory.mktemp("simulated"), DISTRIBUTIONS)
     return prepared(inventory), inventory
 
@@ -238,7 +239,7 @@ def test_the_distributions_driver_is_really_installed_and_its_module_built(
     """With a kernel of Debian for which DKMS builds, and all of deploys/prepare.py."""
     install = "DEBIAN_FRONTEND=noninteractive apt-get install -yqq --no-install-recommends linux-image-amd64"
     for name in ("d12", "d13"):
-        machines.machines[name].out(f"apt-get update -qq && {install}", timeout=900)
+        machines.machines[name].out(f"rm -f {SIMULATE}; apt-get update -qq && {install}", timeout=900)
     inventory = machines.inventory(tmp_path_factory.mktemp("real"), DISTRIBUTIONS)
     ended = prepared(inventory, PREPARE, timeout=3600)
     for name, version, licence in (("d12", "535.", "NVIDIA"), ("d13", "550.", "Dual MIT/GPL")):

@@ -89,6 +89,11 @@ def test_a_part_of_another_driver_is_stopped(line: str, driver: Driver, why: str
     assert why in sentence
 
 
+def test_a_driver_that_is_unmanaged_and_not_there_is_nobodys() -> None:
+    (sentence,) = said("Inst libcuda1 (550.163.01-2 Debian:13.8/stable [amd64])", Driver("", 0, None, "unmanaged"))
+    assert "would be installed, and the driver of this host is not to be touched: look at" in sentence
+
+
 def test_what_is_removed_is_not_for_it_to_judge() -> None:
     assert said("Remv libcuda1 [590.44.01-1]", NVIDIA_580) == []
 
