@@ -63,7 +63,7 @@ def _within(options: Options, key: str) -> Options:
 
 
 def without(present: Mapping[str, Any], recorded: Mapping[str, Any]) -> Options:
-    """What the file says without what is still as we have put it there.
+    """What the file says without what is still as we have put it there; a dictionary of which nothing is left goes, too.
 
     :param recorded: what we have put there
     """
