@@ -38,6 +38,8 @@ RUN_BY = {
         f"{CLUSTER}::test_one_changed_line_upgrades_while_the_old_release_serves"
     ),
     "pyinfra inventories/mine.py deploys/rollback.py": f"{CLUSTER}::test_rollback_goes_to_the_release_before_and_back",
+    "pyinfra inventories/mine.py deploys/prepare.py": "tests/sandbox/test_drivers.py",
+    "pyinfra inventories/mine.py deploys/hypervisors.py": "tests/vm/test_passthrough.py",
     "pyinfra inventories/mine.py deploys/remove.py --data remove=llama_cpp": (
         "tests/sandbox/test_readme.py::test_removing_leaves_nothing"
     ),
