@@ -33,7 +33,9 @@ from roles.passthrough.texts import (
 
 INSTALL_KERNELS = """for kernel in /boot/vmlinuz-*; do
     version=${kernel#/boot/vmlinuz-}
-    kernel-install add "$version" "$kernel" "/boot/initrd.img-$version"
+    initrd=/boot/initrd.img-$version
+    [ -e "$initrd" ] || continue
+    kernel-install add "$version" "$kernel" "$initrd"
 done"""
 """As Debian's own hooks of systemd-boot do."""
 

@@ -114,7 +114,7 @@ def test_what_the_tests_run_is_installed_first(tmp_path: Path) -> None:
 def test_what_a_real_kernel_needs_is_installed_for_its_tests_alone(tmp_path: Path) -> None:
     ended = bare_computer(tmp_path, user=0, target="vm-tools")
     assert ended.status == 0, ended.text
-    assert ended.output.splitlines()[-1].endswith(f"{PACKAGES} qemu-system-x86 mmdebstrap e2fsprogs util-linux")
+    assert ended.output.splitlines()[-1].endswith(f"{PACKAGES} qemu-system-x86 mmdebstrap e2fsprogs util-linux mount")
 
 
 def test_who_cannot_install_it_is_told_what_is_missing(tmp_path: Path) -> None:

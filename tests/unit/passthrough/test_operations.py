@@ -102,7 +102,7 @@ def test_systemd_boot_keeps_what_the_running_kernel_was_told() -> None:
     assert f"printf %s '' >{REFRESHED}.new" in marked, "before anything of ours is there"
     assert f"printf %s 'root=/dev/sda1 quiet {OURS}\n' >{KERNEL_COMMAND_LINE}.new" in told
     assert loader == BOOT_LOADER
-    assert 'kernel-install add "$version" "$kernel" "/boot/initrd.img-$version"' in script
+    assert 'kernel-install add "$version" "$kernel" "$initrd"' in script
     assert script.index("kernel-install") < script.index(f"printf %s '{OURS}' >{REFRESHED}.new")
 
 
