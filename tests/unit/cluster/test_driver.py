@@ -200,7 +200,7 @@ DONE: dict[str, Any] = {"loaded": "580.178.04", "on_disk": "580.178.04", "dkms":
     [
         # Broken off in the middle of apt.
         ("pascal", "debian12", half(*NVIDIA[1:]), "nvidia-driver-pinning-580, linux-headers-amd64, nvidia-driver-cuda"),
-        ("pascal", "debian13", half(*DEBIAN[:2], version="550.163.01-2"), "linux-headers-amd64, nvidia-smi"),
+        ("pascal", "debian13", half(*DEBIAN[:2], version="550.163.01-2"), "linux-headers-amd64, nvidia-smi, nvidia-persistenced"),
         (
             "ada",
             "ubuntu24.04",

@@ -93,6 +93,7 @@ CLOUD = (
     "package installed nvidia-kernel-dkms 535.261.03-1",
     "package installed libcuda1 535.261.03-1",
     "package installed nvidia-smi 535.261.03-1",
+    "package installed nvidia-persistenced 535.261.03-1",
 )
 
 
@@ -101,7 +102,8 @@ def test_b5_a_missing_metapackage_of_headers_is_added_to_a_driver_that_works() -
     machine = planned(recorded(card, *CLOUD, system="debian12")).machines["w1"]
     assert machine.driver is not None
     assert machine.driver.source == "loaded"
-    assert machine.driver.packages == ("linux-headers-cloud-amd64", "nvidia-kernel-dkms", "libcuda1", "nvidia-smi")
+    packages = ("linux-headers-cloud-amd64", "nvidia-kernel-dkms", "libcuda1", "nvidia-smi", "nvidia-persistenced")
+    assert machine.driver.packages == packages
     assert machine.steps == ("complete NVIDIA driver 535.261.03 (proprietary module): install linux-headers-cloud-amd64",)
     assert not machine.must_reboot
     done = recorded(card, *CLOUD, "package installed linux-headers-cloud-amd64 6.1.164-1", system="debian12")
@@ -157,6 +159,7 @@ def test_b6_nouveau_is_a_reboot_and_no_failed_installation() -> None:
             "package installed nvidia-kernel-dkms 550.163.01-2",
             "package installed libcuda1 550.163.01-2",
             "package installed nvidia-smi 550.163.01-2",
+            "package installed nvidia-persistenced 550.163.01-2",
             "package installed linux-headers-amd64 6.12.57-1",
         )
     ).machines["w1"]
