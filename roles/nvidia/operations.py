@@ -15,7 +15,7 @@ from pyinfra.api.state import State
 
 from roles.base import apt
 from roles.base.apt import Change
-from roles.base.facts import AptFact, MachineFact, MissingPackagesFact
+from roles.base.facts import MachineFact, MissingPackagesFact
 from roles.base.operations import (
     SAID,
     Commands,
@@ -71,12 +71,6 @@ def sources(driver: Driver, settings: Settings) -> Commands:
         host.noop("the driver is there")
         return
     yield from _sources(driver.source, settings)
-    if where.from_backports(driver.packages):
-        seen = host.get_fact(AptFact)
-        text = where.backports_text(driver.packages, seen)
-        if text and seen.files.get(where.BACKPORTS) != text:
-            yield _write(where.BACKPORTS, text)
-    host.noop("the sources are there")
 
 
 @operation()
@@ -254,8 +248,6 @@ def no_sources() -> Commands:
     """NVIDIA's repository and our components of the distribution's archive are no sources any more."""
     yield from no_repository._inner(repository=where.NAME)
     yield from components._inner(names=[])
-    if where.BACKPORTS in host.get_fact(AptFact).files:
-        yield StringCommand(f"rm {where.BACKPORTS}")
 
 
 @operation()
