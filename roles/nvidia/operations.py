@@ -130,7 +130,9 @@ def no_other_driver(driver: Driver, gpus: Sequence[Gpu]) -> Commands:
     if not old:
         host.noop("no part of another driver is there")
         return
-    yield from long_work("apt", apt.script(host.name, "refresh"))
+    # What is to go need not be finished first: a module that DKMS cannot build may be the very reason to move.
+    journal = '[ -z "$(ls /var/lib/dpkg/updates)" ] || dpkg --force-confold --configure -a || true'
+    yield from long_work("apt", f"{apt.script(host.name, ':')}{journal}\nrefresh_lists\n")
     yield FunctionCommand(_may_go, (old, list(driver.packages), _judge(driver, gpus)), {})
     names = shlex.join(old)
     script = apt.script(host.name, ":") + f'purge_packages nvidia-old "$(simulated purge {names})" {names}\n'

@@ -58,10 +58,10 @@ def packages(folder: Path, branch: int) -> list[Path]:
 
 
 def old_packages(folder: Path) -> list[Path]:
-    """The driver that was there before, and what somebody has built upon it."""
+    """The driver that was there before, whose module cannot be built, and what somebody has built upon it."""
     version = "535.261.03-1"
     return [
-        make_package(folder, "nvidia-kernel-dkms", version),
+        make_package(folder, "nvidia-kernel-dkms", version, postinst="exit 10"),
         make_package(folder, "libcuda1", version, Depends=f"nvidia-alternative (= {version})"),
         make_package(folder, "nvidia-alternative", version),
         make_package(folder, "renderer", "1.0", Depends="nvidia-alternative"),

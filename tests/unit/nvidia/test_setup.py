@@ -202,7 +202,7 @@ def test_units_are_enabled_and_started_only_where_the_module_is_loaded() -> None
 def test_an_old_driver_is_read_before_it_goes() -> None:
     seen = ready(NVIDIA_580, packages={"nvidia-kernel-dkms": "535.309.01-1", "libcuda1": "535.309.01-1"})
     refresh, _, purge = commands(operations.no_other_driver, seen, driver=NVIDIA_580, gpus=())
-    assert refresh.endswith("refresh\n")
+    assert refresh.endswith("refresh_lists\n")
     assert 'purge_packages nvidia-old "$(simulated purge libcuda1 nvidia-kernel-dkms)" libcuda1 nvidia-kernel-dkms\n' in purge
     # One that is there and good stays.
     there = replace(NVIDIA_580, source="loaded")
