@@ -86,3 +86,17 @@ def test_what_is_not_named_stays(tmp_path: Path) -> None:
     assert run.ended.status == 0, run.ended.text
     assert "/opt/llama.cpp" not in told(run)
     assert "rpc-server" not in told(run)
+
+
+def test_what_the_inventory_names_for_one_host_stays_on_the_others(tmp_path: Path) -> None:
+    hosts = [fake("w1", {}, THERE, remove=["llama_cpp"]), fake("w2", {}, THERE)]
+    run = deploy(inventory(tmp_path, workers=hosts), script=REMOVE)
+    assert run.ended.status == 0, run.ended.text
+    assert run.hosts_told("userdel llama") == ["w1"]
+
+
+@pytest.mark.parametrize("running", [[], ["running root=/dev/sda1 gpuquilt.passthrough=0000:0e:00.0/10de:1b06"]])
+def test_it_is_said_that_cards_come_back_with_a_reboot(running: list[str], tmp_path: Path) -> None:
+    run = remove(tmp_path, "passthrough", answers={"hook-functions": running})
+    assert run.ended.status == 0, run.ended.text
+    assert ("a reboot is owed: until then the cards are bound to vfio-pci" in run.ended.text) == bool(running)
