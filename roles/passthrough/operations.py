@@ -32,6 +32,9 @@ from roles.passthrough.texts import (
     words,
 )
 
+INITRAMFS, BOOT_LOADER = "initramfs", "boot-loader"
+"""Names of the long work, see `roles.base.operations.long_work`."""
+
 INSTALL_KERNELS = """for kernel in /boot/vmlinuz-*; do
     version=${kernel#/boot/vmlinuz-}
     initrd=/boot/initrd.img-$version
@@ -78,7 +81,7 @@ def _initramfs(seen: Boot) -> Commands:
     old = [version for version, fresh in seen.initrds.items() if outdated or not fresh]
     if old:
         lines = [f"update-initramfs -u -k {shlex.quote(version)}" for version in old]
-        yield from long_work("initramfs", "\n".join(["set -e", *lines, ""]))
+        yield from long_work(INITRAMFS, "\n".join(["set -e", *lines, ""]))
 
 
 def _boot_loader(seen: Boot, wanted: tuple[str, ...]) -> Commands:
@@ -101,7 +104,7 @@ def _boot_loader(seen: Boot, wanted: tuple[str, ...]) -> Commands:
         yield StringCommand(_write(path, text))
     if not refreshed:
         mark = "" if seen.shows_entries else _write(REFRESHED, " ".join(wanted))
-        yield from long_work("boot-loader", f"set -e\n{_refresh(seen)}\n{mark}\n")
+        yield from long_work(BOOT_LOADER, f"set -e\n{_refresh(seen)}\n{mark}\n")
 
 
 def _take_back(seen: Boot) -> Commands:
@@ -111,7 +114,7 @@ def _take_back(seen: Boot) -> Commands:
     if seen.command_line and PASSTHROUGH in seen.command_line:
         yield StringCommand(_write(KERNEL_COMMAND_LINE, f"{merged(seen.command_line, ())}\n"))
     if owed and seen.loader:
-        yield from long_work("boot-loader", f"set -e\n{_refresh(seen)}\nrm -f {REFRESHED}\n")
+        yield from long_work(BOOT_LOADER, f"set -e\n{_refresh(seen)}\nrm -f {REFRESHED}\n")
     if {SCRIPT, HOOK} & set(seen.files):
         yield StringCommand(f"rm -f {SCRIPT} {HOOK}")
     host.noop("nothing of ours is there")

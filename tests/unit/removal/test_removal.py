@@ -81,6 +81,15 @@ def test_where_nothing_is_left_nothing_is_done(tmp_path: Path) -> None:
     assert "rm -rf" not in told(run)
 
 
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_folder_that_others_have_something_in_stays_and_nothing_is_changed_by_that(empty: bool, tmp_path: Path) -> None:
+    answers = {"[ -d /var/lib/gpuquilt ]": ["empty"] if empty else []}
+    for name in ("llama_cpp", "passthrough"):
+        run = remove(tmp_path, name, answers=answers)
+        assert run.ended.status == 0, run.ended.text
+        assert ("rmdir /var/lib/gpuquilt\n" in told(run) + "\n") == empty
+
+
 def test_what_is_not_named_stays(tmp_path: Path) -> None:
     run = remove(tmp_path, "docker", answers=THERE)
     assert run.ended.status == 0, run.ended.text
