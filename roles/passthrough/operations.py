@@ -71,7 +71,9 @@ def take_back() -> Commands:
     seen = host.get_fact(BootFact)
     yield from _take_back(seen)
     if state.is_executing and PASSTHROUGH in seen.running:
-        say(host, f"a reboot is owed: until then the cards are bound to {VFIO}, and not with their own drivers")
+        owed = f"a reboot is owed: until then the cards are bound to {VFIO}, and not with their own drivers."
+        for line in boot.problems(seen, MachinePlan()) or [owed]:
+            say(host, line)
 
 
 def _initramfs(seen: Boot) -> Commands:

@@ -104,8 +104,20 @@ def test_what_the_inventory_names_for_one_host_stays_on_the_others(tmp_path: Pat
     assert run.hosts_told("userdel llama") == ["w1"]
 
 
-@pytest.mark.parametrize("running", [[], ["running root=/dev/sda1 gpuquilt.passthrough=0000:0e:00.0/10de:1b06"]])
-def test_it_is_said_that_cards_come_back_with_a_reboot(running: list[str], tmp_path: Path) -> None:
-    run = remove(tmp_path, "passthrough", answers={"hook-functions": running})
+ARGUMENT = "running root=/dev/sda1 gpuquilt.passthrough=0000:0e:00.0/10de:1b06"
+
+
+@pytest.mark.parametrize(
+    ("boots", "said"),
+    [
+        (["loader grub"], set()),
+        (["loader grub", ARGUMENT], {"a reboot is owed: until then the cards are bound to vfio-pci"}),
+        ([ARGUMENT], {"take gpuquilt.passthrough from the kernel's arguments by hand, reboot"}),
+    ],
+)
+def test_it_is_said_how_cards_come_back(boots: list[str], said: set[str], tmp_path: Path) -> None:
+    run = remove(tmp_path, "passthrough", answers={"hook-functions": boots})
     assert run.ended.status == 0, run.ended.text
-    assert ("a reboot is owed: until then the cards are bound to vfio-pci" in run.ended.text) == bool(running)
+    sentences = ("a reboot is owed: until then the cards are bound to vfio-pci", "take gpuquilt.passthrough from the kernel's")
+    assert {line for line in said if line in run.ended.text} == said
+    assert sum(line in run.ended.text for line in sentences) == len(said)
