@@ -29,7 +29,7 @@ reason() { # the error that the log ends with: apt's first of several in a row, 
         /^dpkg: error/ { found = $0; if (/:$/ && getline > 0) found = found $0; inside = 1; next }
         /^W: / { next }
         /^E: / { if (!inside) found = substr($0, 4); inside = 1; next }
-        /^(Errors were encountered| )/ { next }
+        /^(Errors were encountered|Processing was halted|dpkg: too many errors| )/ { next }
         { inside = 0 }
         END { sub(/\.$/, "", found); print found == "" ? "no reason was given" : found }'
 }
@@ -38,9 +38,13 @@ unfinished() { # STATES
     dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -nE "s/^($1) //p" | sort -u | tr '\n' ' '
 }
 
+updates() { # what dpkg has not yet written into its status; apt refuses to work while there is any
+    ls "${DPKG_ADMINDIR:-/var/lib/dpkg}/updates" 2>/dev/null
+}
+
 finish_dpkg() { # end what a power cut or a kill has left
     names=$(unfinished 'unpacked|half-[a-z]+|triggers-[a-z]+')
-    [ -n "$names$(ls "${DPKG_ADMINDIR:-/var/lib/dpkg}/updates" 2>/dev/null)" ] || return 0
+    [ -n "$names$(updates)" ] || return 0
     echo "finishing what dpkg was interrupted in: $names"
     patiently dpkg --force-confold --configure -a || true
     if [ -n "$(unfinished 'unpacked|half-[a-z]+')" ] || ! apt check; then
@@ -90,8 +94,10 @@ purge_packages() { # RECORD DIGEST NAME…
     name=$1 digest=$2
     shift 2
     if [ $# -gt 0 ]; then
+        # A package that cannot be configured can still be purged.
+        [ -z "$(updates)" ] || patiently dpkg --force-confold --configure -a || true
         [ "$(simulated purge "$@")" = "$digest" ] || fail "what apt would do has changed since it was looked at: run again."
-        apt purge "$@"
+        apt purge "$@" || fail "the packages could not be removed ($(reason)): see to it with \`apt-get purge\` there, then run again."
     fi
     rm -f "$records/$name"
 }

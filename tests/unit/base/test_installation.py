@@ -29,13 +29,14 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
 
 @pytest.fixture
 def debian(tmp_path: Path, key: Key) -> Debian:
-    """A host with a repository: tool needs library, which contradicts old; picky cannot be configured at first."""
+    """A host with a repository: tool needs library, which contradicts old; picky cannot be configured at first, nor clingy removed."""
     packages = [
         make_package(tmp_path, "library", "2.0", Breaks="old"),
         make_package(tmp_path, "tool", "1.0", Depends="library (>= 2)"),
         make_package(tmp_path, "old", "1.0"),
         make_package(tmp_path, "user", "1.0", Depends="library"),
         make_package(tmp_path, "picky", "1.0", postinst=f"[ -e {tmp_path}/ready ]"),
+        make_package(tmp_path, "clingy", "1.0", prerm=f"[ -e {tmp_path}/ready ]"),
     ]
     debian = Debian(tmp_path / "host")
     uri = publish(tmp_path / "vendor", key, packages)
@@ -164,6 +165,26 @@ def test_it_is_purged_and_forgotten(debian: Debian) -> None:
     assert purge(debian, "tools").status == 0
     assert debian.installed() == {}
     assert not debian.record("tools").kept
+
+
+def test_what_could_not_be_purged_is_not_forgotten(debian: Debian, tmp_path: Path) -> None:
+    install(debian, "clingy")
+    ended = purge(debian, "tools")
+    assert ended.status == 3
+    assert ended.log[-1].startswith("w1: the packages could not be removed (dpkg: error processing package clingy (--purge): ")
+    assert set(debian.record("tools").states) == {"clingy"}
+    (tmp_path / "ready").touch()
+    assert purge(debian, "tools").status == 0
+    assert debian.installed() == {}
+    assert not debian.record("tools").kept
+
+
+def test_a_purge_goes_on_where_dpkg_was_interrupted(debian: Debian) -> None:
+    install(debian, "tool")
+    (debian.root / "var/lib/dpkg/updates/0000").write_text("")
+    ended = purge(debian, "tools")
+    assert ended.status == 0, ended.log
+    assert debian.installed() == {}
 
 
 def test_nothing_is_installed_that_was_not_judged(debian: Debian) -> None:
