@@ -29,7 +29,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
 
 @pytest.fixture
 def debian(tmp_path: Path, key: Key) -> Debian:
-    """A host with a repository: tool needs library, which contradicts old; picky cannot be configured at first, nor clingy removed."""
+    """A host with a repository: tool needs library, which contradicts old; at first picky cannot be configured, nor clingy go."""
     packages = [
         make_package(tmp_path, "library", "2.0", Breaks="old"),
         make_package(tmp_path, "tool", "1.0", Depends="library (>= 2)"),
@@ -171,7 +171,7 @@ def test_what_could_not_be_purged_is_not_forgotten(debian: Debian, tmp_path: Pat
     install(debian, "clingy")
     ended = purge(debian, "tools")
     assert ended.status == 3
-    assert ended.log[-1].startswith("w1: the packages could not be removed (dpkg: error processing package clingy (--purge): ")
+    assert ended.log[-1].startswith("w1: the packages could not be removed (dpkg: error processing package clingy (--remove): ")
     assert set(debian.record("tools").states) == {"clingy"}
     (tmp_path / "ready").touch()
     assert purge(debian, "tools").status == 0
