@@ -47,6 +47,9 @@ finish_dpkg() { # end what a power cut or a kill has left
     [ -n "$names$(updates)" ] || return 0
     echo "finishing what dpkg was interrupted in: $names"
     patiently dpkg --force-confold --configure -a || true
+    # Of these the removal was broken off; of those that were being unpacked dpkg wants them installed again.
+    gone=$(dpkg-query -W -f '${db:Status-Status} ${db:Status-Eflag} ${binary:Package}\n' | sed -n 's/^half-installed ok //p')
+    [ -z "$gone" ] || patiently dpkg --remove $gone || true
     if [ -n "$(unfinished 'unpacked|half-[a-z]+')" ] || ! apt check; then
         apt --fix-broken --no-remove install || true
     fi
