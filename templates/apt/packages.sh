@@ -38,6 +38,10 @@ unfinished() { # STATES
     dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -nE "s/^($1) //p" | sort -u | tr '\n' ' '
 }
 
+half_installed() { # ok: the removal was broken off; reinstreq: the unpacking
+    dpkg-query -W -f '${db:Status-Status} ${db:Status-Eflag} ${binary:Package}\n' | sed -n "s/^half-installed $1 //p"
+}
+
 updates() { # what dpkg has not yet written into its status; apt refuses to work while there is any
     ls "${DPKG_ADMINDIR:-/var/lib/dpkg}/updates" 2>/dev/null
 }
@@ -47,11 +51,12 @@ finish_dpkg() { # end what a power cut or a kill has left
     [ -n "$names$(updates)" ] || return 0
     echo "finishing what dpkg was interrupted in: $names"
     patiently dpkg --force-confold --configure -a || true
-    # Of these the removal was broken off; of those that were being unpacked dpkg wants them installed again.
-    gone=$(dpkg-query -W -f '${db:Status-Status} ${db:Status-Eflag} ${binary:Package}\n' | sed -n 's/^half-installed ok //p')
+    gone=$(half_installed ok)
     [ -z "$gone" ] || patiently dpkg --remove $gone || true
+    torn=$(half_installed reinstreq)
     if [ -n "$(unfinished 'unpacked|half-[a-z]+')" ] || ! apt check; then
-        apt --fix-broken --no-remove install || true
+        # Without their names apt calls torn ones done and leaves them as they are.
+        apt --fix-broken --no-remove ${torn:+--reinstall} install $torn || true
     fi
     names=$(unfinished 'unpacked|half-[a-z]+')
     [ -z "$names" ] || fail "dpkg cannot finish ${names% } ($(reason)): see to it with \`dpkg --configure -a\` there, then run again."

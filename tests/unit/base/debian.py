@@ -162,14 +162,21 @@ class Debian:
 
 
 def make_package(
-    folder: Path, name: str, version: str = "1.0", postinst: str = "", prerm: str = "", postrm: str = "", **fields: str
+    folder: Path,
+    name: str,
+    version: str = "1.0",
+    preinst: str = "",
+    postinst: str = "",
+    prerm: str = "",
+    postrm: str = "",
+    **fields: str,
 ) -> Path:
     """A package without content."""
     tree = folder / f"{name}-{version}"
     (tree / "DEBIAN").mkdir(parents=True)
     wanted = {"Package": name, "Version": version, "Architecture": "amd64", "Maintainer": "x <x@example>", "Description": "x"}
     (tree / "DEBIAN/control").write_text("".join(f"{key}: {value}\n" for key, value in (wanted | fields).items()))
-    for script, text in (("postinst", postinst), ("prerm", prerm), ("postrm", postrm)):
+    for script, text in (("preinst", preinst), ("postinst", postinst), ("prerm", prerm), ("postrm", postrm)):
         if text:
             (tree / "DEBIAN" / script).write_text(f"#!/bin/sh\n{text}\n")
             (tree / "DEBIAN" / script).chmod(0o755)

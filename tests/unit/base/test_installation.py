@@ -37,6 +37,7 @@ def debian(tmp_path: Path, key: Key) -> Debian:
         make_package(tmp_path, "user", "1.0", Depends="library"),
         make_package(tmp_path, "picky", "1.0", postinst=f"[ -e {tmp_path}/ready ]"),
         make_package(tmp_path, "clingy", "1.0", prerm=f"[ -e {tmp_path}/ready ]"),
+        make_package(tmp_path, "cut", "1.0", preinst=f"[ -e {tmp_path}/ready ] || kill -9 $PPID"),
         make_package(tmp_path, "struck", "1.0", postrm=f"[ -e {tmp_path}/ready ] || kill -9 $PPID"),
     ]
     debian = Debian(tmp_path / "host")
@@ -186,6 +187,15 @@ def test_a_purge_goes_on_where_dpkg_was_interrupted(debian: Debian) -> None:
     ended = purge(debian, "tools")
     assert ended.status == 0, ended.log
     assert debian.installed() == {}
+
+
+def test_an_unpacking_that_was_broken_off_is_finished(debian: Debian, tmp_path: Path) -> None:
+    install(debian, "cut")
+    assert debian.record("tools").states == {"cut": "half-installed"}
+    (tmp_path / "ready").touch()
+    ended = debian.script("refresh")
+    assert ended.status == 0, ended.log
+    assert debian.record("tools").states == {"cut": "installed"}
 
 
 def test_a_removal_that_was_broken_off_is_finished(debian: Debian, tmp_path: Path) -> None:
