@@ -13,9 +13,9 @@ from pyinfra.api import FunctionCommand, StringCommand, operation
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from roles.base import apt
+from roles.base import apt, graphics
 from roles.base.apt import Change
-from roles.base.facts import MachineFact, MissingPackagesFact
+from roles.base.facts import MachineFact, MissingPackagesFact, RecordFact
 from roles.base.operations import (
     SAID,
     Commands,
@@ -245,9 +245,13 @@ def uninstall() -> Commands:
 
 @operation()
 def no_sources() -> Commands:
-    """NVIDIA's repository and our components of the distribution's archive are no sources any more."""
+    """NVIDIA's repository, and our components of the distribution's archive, are no sources any more.
+
+    What came from the components for other GPUs, and is still there, gets its upgrades from them.
+    """
     yield from no_repository._inner(repository=where.NAME)
-    yield from components._inner(names=[])
+    if not host.get_fact(RecordFact, record=graphics.RECORD).states:
+        yield from components._inner(names=[])
 
 
 @operation()

@@ -16,7 +16,7 @@ from pyinfra.api import FunctionCommand
 from pyinfra.context import ctx_host, ctx_state
 from pyinfra_testing.util import FakeState, create_host  # type: ignore[import-untyped]
 
-from roles.base.apt import Record
+from roles.base.apt import COMPONENTS, Apt, Record
 from roles.cluster.driver import Driver
 from roles.gpus.driver import Drivers, Nvidia
 from roles.nvidia import operations
@@ -25,6 +25,8 @@ from roles.nvidia.texts import FILES, FORGOTTEN, MODPROBE, PERSISTENCE, PINS, UN
 
 DEBIAN_535 = Driver("535.261.03", 535, "proprietary", "distribution", ("nvidia-kernel-dkms", "libcuda1"))
 NVIDIA_580 = Driver("580.178.04", 580, "proprietary", "nvidia", ("nvidia-driver-pinning-580", "nvidia-kernel-dkms"))
+
+NOTHING = Record()
 
 LINES = [
     f"file {PINS} {'1' * 64}",
@@ -130,10 +132,14 @@ def ready(driver: Driver, **changes: Any) -> Setup:
     return replace(good, **changes)
 
 
-def commands(operation: Any, seen: Setup, drivers: Drivers | None = None, **arguments: Any) -> list[str]:
+def commands(
+    operation: Any, seen: Setup, drivers: Drivers | None = None, graphics: Record = NOTHING, **arguments: Any
+) -> list[str]:
     """What an operation yields on a host that shows this; of work the script."""
     state = FakeState()
-    facts = {"facts.SetupFact": seen, "facts.DriversFact": drivers, "facts.RecordFact": {"record=nvidia": Record()}}
+    records = {"record=nvidia": Record(), "record=graphics": graphics}
+    apt = Apt({COMPONENTS: "Types: deb\n"})
+    facts = {"facts.SetupFact": seen, "facts.DriversFact": drivers, "facts.RecordFact": records, "facts.AptFact": apt}
     host = create_host(state, facts=facts)
     with ctx_state.use(state), ctx_host.use(host):
         found = list(operation._inner(**arguments))
@@ -230,3 +236,8 @@ def test_what_is_taken_back() -> None:
     assert commands(operations.keep_to_nothing, Setup()) == commands(operations.nouveau_free, Setup()) == []
     # A run that was broken off while it was being taken back.
     assert len(commands(operations.nouveau_free, Setup(files={FORGOTTEN: "0" * 64}))) == 1
+
+
+def test_components_stay_while_firmware_of_other_gpus_comes_from_them() -> None:
+    assert commands(operations.no_sources, Setup()) == [f"rm {COMPONENTS}"]
+    assert commands(operations.no_sources, Setup(), graphics=Record(True, {"firmware-amd-graphics": "installed"})) == []
