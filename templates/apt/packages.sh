@@ -95,7 +95,7 @@ install_packages() { # RECORD DIGEST "NAME…", which were not there, COMMAND OP
     [ "$(simulated "$@")" = "$digest" ] || fail "what apt would do has changed since it was looked at: run again."
     # First of all: what a broken run has unpacked came by us, too.
     record "$name" $new
-    apt "$@"
+    apt "$@" || fail "apt did not come to its end ($(reason)): what led to it is in $log there; see to it, then run again."
 }
 
 purge_packages() { # RECORD DIGEST NAME…
