@@ -66,14 +66,24 @@ refresh_lists() {
     apt update || fail "the package lists could not be refreshed ($(reason)): see to it with \`apt-get update\` there, then run again."
 }
 
-refresh() { # what a simulation needs to be right
-    # Work of an earlier run goes on when its controller is gone.
+earlier_run() { # work of an earlier run goes on when its controller is gone
     while systemctl --quiet is-active 'gpuquilt-install-*' 2>/dev/null; do
         echo "waiting for an earlier run that still installs"
         sleep 2
     done
+}
+
+refresh() { # what a simulation needs to be right
+    earlier_run
     finish_dpkg
     refresh_lists
+}
+
+settle() { # likewise of a purge: a package that cannot be configured can still go
+    earlier_run
+    [ -z "$(updates)" ] || patiently dpkg --force-confold --configure -a || true
+    torn=$(half_installed reinstreq)
+    [ -z "$torn" ] || apt --fix-broken --no-remove --reinstall install $torn || true
 }
 
 simulated() { # the digest of what apt would do: COMMAND OPTION… NAME…
@@ -102,8 +112,6 @@ purge_packages() { # RECORD DIGEST NAME…
     name=$1 digest=$2
     shift 2
     if [ $# -gt 0 ]; then
-        # A package that cannot be configured can still be purged.
-        [ -z "$(updates)" ] || patiently dpkg --force-confold --configure -a || true
         [ "$(simulated purge "$@")" = "$digest" ] || fail "what apt would do has changed since it was looked at: run again."
         apt purge "$@" || fail "the packages could not be removed ($(reason)): see to it with \`apt-get purge\` there, then run again."
     fi

@@ -140,6 +140,8 @@ def test_nothing_is_purged_with_which_something_else_would_go(debian: Debian, on
 
 def purge(debian: Debian, name: str) -> Ended:
     names = sorted(debian.record(name).states)
+    settled = debian.script("settle")
+    assert settled.status == 0, settled.log
     output = simulate(debian, "purge", *names) if names else []
     return debian.script("purge_packages", name, apt.digest(output), *names)
 
@@ -206,6 +208,14 @@ def test_a_removal_that_was_broken_off_is_finished(debian: Debian, tmp_path: Pat
     ended = debian.script("refresh")
     assert ended.status == 0, ended.log
     assert debian.record("tools").states == {}
+
+
+def test_what_was_not_even_unpacked_can_be_purged(debian: Debian, tmp_path: Path) -> None:
+    install(debian, "cut")
+    (tmp_path / "ready").touch()
+    ended = purge(debian, "tools")
+    assert ended.status == 0, ended.log
+    assert not debian.record("tools").kept
 
 
 def test_a_purge_that_was_broken_off_is_finished(debian: Debian, tmp_path: Path) -> None:
