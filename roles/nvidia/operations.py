@@ -215,7 +215,8 @@ def devices(driver: Driver, reboots: bool) -> Commands:
         yield StringCommand(f"systemctl enable --quiet {unit}")
     starting = (seen.enabled | seen.disabled | unwritten) - seen.active if seen.loaded and not reboots else ()
     for unit in sorted(starting, reverse=True):
-        yield StringCommand(f"systemctl start {unit}")
+        sentence = f"{host.name}: {unit} did not start: see `journalctl -u {unit}` there for what failed, then run again."
+        yield StringCommand(f"systemctl start {unit} || {{ echo {shlex.quote(sentence)} >&2; exit 1; }}")
     host.noop("they are there")
 
 

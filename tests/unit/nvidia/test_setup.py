@@ -197,10 +197,15 @@ def test_the_disk_is_made_once_though_the_clock_was_put_back(host_folder: Path) 
 def test_units_are_enabled_and_started_only_where_the_module_is_loaded() -> None:
     seen = ready(DEBIAN_535, enabled=frozenset(), disabled=frozenset({PERSISTENCE, UNIT}))
     enabling = [f"systemctl enable --quiet {UNIT}", f"systemctl enable --quiet {PERSISTENCE}"]
-    starting = [f"systemctl start {PERSISTENCE}", f"systemctl start {UNIT}"]
+    why = "did not start: see `journalctl -u {0}` there for what failed, then run again.' >&2; exit 1; }}"
+    starting = [(f"systemctl start {unit} || ", f": {unit} {why.format(unit)}") for unit in (PERSISTENCE, UNIT)]
     assert commands(operations.devices, seen, driver=DEBIAN_535, reboots=False) == enabling
     seen = replace(seen, loaded=True)
-    assert commands(operations.devices, seen, driver=DEBIAN_535, reboots=False) == enabling + starting
+    told = commands(operations.devices, seen, driver=DEBIAN_535, reboots=False)
+    assert told[:2] == enabling
+    assert all(
+        command.startswith(begin) and command.endswith(end) for command, (begin, end) in zip(told[2:], starting, strict=True)
+    )
     # Field report B1: libraries that the loaded module does not know start nothing.
     assert commands(operations.devices, seen, driver=DEBIAN_535, reboots=True) == enabling
 
