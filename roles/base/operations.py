@@ -122,6 +122,8 @@ def remove_packages(record: str) -> Commands:
 def _purge(state: State, host: Host, record: str, names: list[str]) -> bool:
     simulated = []
     if names:
+        if not _follow(state, host, "gpuquilt-apt", apt.script(host.name, "settle"), str):
+            return False
         answer = run(state, host, _simulation(["purge", *names]), timeout=300)
         if not answer.ok:
             complain(host, f"{host.name}: {apt.simulation_failed(answer.output, answer.errors)}")

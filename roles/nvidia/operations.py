@@ -13,9 +13,9 @@ from pyinfra.api import FunctionCommand, StringCommand, operation
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from roles.base import apt
+from roles.base import apt, graphics
 from roles.base.apt import Change
-from roles.base.facts import MachineFact, MissingPackagesFact
+from roles.base.facts import MachineFact, MissingPackagesFact, RecordFact
 from roles.base.operations import (
     SAID,
     Commands,
@@ -215,7 +215,8 @@ def devices(driver: Driver, reboots: bool) -> Commands:
         yield StringCommand(f"systemctl enable --quiet {unit}")
     starting = (seen.enabled | seen.disabled | unwritten) - seen.active if seen.loaded and not reboots else ()
     for unit in sorted(starting, reverse=True):
-        yield StringCommand(f"systemctl start {unit}")
+        sentence = f"{host.name}: {unit} did not start: see `journalctl -u {unit}` there for what failed, then run again."
+        yield StringCommand(f"systemctl start {unit} || {{ echo {shlex.quote(sentence)} >&2; exit 1; }}")
     host.noop("they are there")
 
 
@@ -245,9 +246,13 @@ def uninstall() -> Commands:
 
 @operation()
 def no_sources() -> Commands:
-    """NVIDIA's repository and our components of the distribution's archive are no sources any more."""
+    """NVIDIA's repository, and our components of the distribution's archive, are no sources any more.
+
+    What came from the components for other GPUs, and is still there, gets its upgrades from them.
+    """
     yield from no_repository._inner(repository=where.NAME)
-    yield from components._inner(names=[])
+    if not host.get_fact(RecordFact, record=graphics.RECORD).states:
+        yield from components._inner(names=[])
 
 
 @operation()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,8 +85,23 @@ def test_only_what_is_to_move_may_go_back() -> None:
 
 def test_a_package_that_apt_does_not_know() -> None:
     assert simulation_failed(["Reading package lists..."], ["E: Unable to locate package nosuch"]) == (
-        "apt cannot install what is needed (Unable to locate package nosuch): see to it there with `apt-get install`, then run"
-        " again."
+        "apt cannot do what is needed (Unable to locate package nosuch): see to it there with `apt-get install`, then run again."
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "E: Unable to locate package linux-headers-6.1.0-18-amd64",
+        "E: Package 'linux-headers-6.8.0-31-generic' has no installation candidate",
+        "E: Unable to locate package proxmox-headers-6.8.4-2-pve",
+    ],
+)
+def test_headers_of_a_kernel_that_the_sources_have_no_more(error: str) -> None:
+    """Field report B5; there the kernel is old, and to look for its headers by hand would lead nowhere."""
+    assert simulation_failed([], [error]) == (
+        f"apt cannot do what is needed ({error[3:]}): its package sources do not have the headers of that old kernel any more, so"
+        " upgrade it with `apt-get dist-upgrade`, then run again."
     )
 
 

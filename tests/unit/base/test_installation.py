@@ -29,13 +29,16 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
 
 @pytest.fixture
 def debian(tmp_path: Path, key: Key) -> Debian:
-    """A host with a repository: tool needs library, which contradicts old; picky cannot be configured at first."""
+    """A host with a repository: tool needs library, which contradicts old; at first picky cannot be configured, nor clingy go."""
     packages = [
         make_package(tmp_path, "library", "2.0", Breaks="old"),
         make_package(tmp_path, "tool", "1.0", Depends="library (>= 2)"),
         make_package(tmp_path, "old", "1.0"),
         make_package(tmp_path, "user", "1.0", Depends="library"),
         make_package(tmp_path, "picky", "1.0", postinst=f"[ -e {tmp_path}/ready ]"),
+        make_package(tmp_path, "clingy", "1.0", prerm=f"[ -e {tmp_path}/ready ]"),
+        make_package(tmp_path, "cut", "1.0", preinst=f"[ -e {tmp_path}/ready ] || kill -9 $PPID"),
+        make_package(tmp_path, "struck", "1.0", postrm=f"[ -e {tmp_path}/ready ] || kill -9 $PPID"),
     ]
     debian = Debian(tmp_path / "host")
     uri = publish(tmp_path / "vendor", key, packages)
@@ -137,6 +140,8 @@ def test_nothing_is_purged_with_which_something_else_would_go(debian: Debian, on
 
 def purge(debian: Debian, name: str) -> Ended:
     names = sorted(debian.record(name).states)
+    settled = debian.script("settle")
+    assert settled.status == 0, settled.log
     output = simulate(debian, "purge", *names) if names else []
     return debian.script("purge_packages", name, apt.digest(output), *names)
 
@@ -166,6 +171,62 @@ def test_it_is_purged_and_forgotten(debian: Debian) -> None:
     assert not debian.record("tools").kept
 
 
+def test_what_could_not_be_purged_is_not_forgotten(debian: Debian, tmp_path: Path) -> None:
+    install(debian, "clingy")
+    ended = purge(debian, "tools")
+    assert ended.status == 3
+    assert ended.log[-1].startswith("w1: the packages could not be removed (dpkg: error processing package clingy (--remove): ")
+    assert set(debian.record("tools").states) == {"clingy"}
+    (tmp_path / "ready").touch()
+    assert purge(debian, "tools").status == 0
+    assert debian.installed() == {}
+    assert not debian.record("tools").kept
+
+
+def test_a_purge_goes_on_where_dpkg_was_interrupted(debian: Debian) -> None:
+    install(debian, "tool")
+    (debian.root / "var/lib/dpkg/updates/0000").write_text("")
+    ended = purge(debian, "tools")
+    assert ended.status == 0, ended.log
+    assert debian.installed() == {}
+
+
+def test_an_unpacking_that_was_broken_off_is_finished(debian: Debian, tmp_path: Path) -> None:
+    install(debian, "cut")
+    assert debian.record("tools").states == {"cut": "half-installed"}
+    (tmp_path / "ready").touch()
+    ended = debian.script("refresh")
+    assert ended.status == 0, ended.log
+    assert debian.record("tools").states == {"cut": "installed"}
+
+
+def test_a_removal_that_was_broken_off_is_finished(debian: Debian, tmp_path: Path) -> None:
+    install(debian, "struck")
+    assert purge(debian, "tools").status == 3
+    assert debian.record("tools").states == {"struck": "half-installed"}
+    (tmp_path / "ready").touch()
+    ended = debian.script("refresh")
+    assert ended.status == 0, ended.log
+    assert debian.record("tools").states == {}
+
+
+def test_what_was_not_even_unpacked_can_be_purged(debian: Debian, tmp_path: Path) -> None:
+    install(debian, "cut")
+    (tmp_path / "ready").touch()
+    ended = purge(debian, "tools")
+    assert ended.status == 0, ended.log
+    assert not debian.record("tools").kept
+
+
+def test_a_purge_that_was_broken_off_is_finished(debian: Debian, tmp_path: Path) -> None:
+    install(debian, "struck")
+    assert purge(debian, "tools").status == 3
+    (tmp_path / "ready").touch()
+    ended = purge(debian, "tools")
+    assert ended.status == 0, ended.log
+    assert not debian.record("tools").kept
+
+
 def test_nothing_is_installed_that_was_not_judged(debian: Debian) -> None:
     debian.script("refresh")
     command = apt.install_command(["tool"], moved=False)
@@ -177,7 +238,13 @@ def test_nothing_is_installed_that_was_not_judged(debian: Debian) -> None:
 
 
 def test_a_package_that_was_left_half_configured_is_finished(debian: Debian, tmp_path: Path) -> None:
-    assert install(debian, "picky").status == 1
+    broken = install(debian, "picky")
+    assert broken.status == 3
+    assert broken.log[-1] == (
+        "w1: apt did not come to its end (dpkg: error processing package picky (--configure): installed picky package"
+        f" post-installation script subprocess returned error exit status 1): what led to it is in"
+        f" {debian.root}/work/log there; see to it, then run again."
+    )
     assert debian.record("tools").unfinished
     (tmp_path / "ready").touch()
     ended = debian.script("refresh")
