@@ -198,3 +198,31 @@ def test_a_file_that_docker_refuses_is_not_put_in_place(tmp_path: Path) -> None:
     subprocess.run(["sh"], input=script, env=environment, check=True, text=True)
     assert json.loads(file.read_text()) == {"bogus": 1}
     assert file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("docker", "restarted", "sentence"),
+    [
+        ("case $1 in ps) ;; *) echo true ;; esac", True, ""),
+        ("case $1 in ps) echo c0ffee ;; *) echo true ;; esac", True, ""),
+        ("case $1 in ps) echo c0ffee ;; *) echo false ;; esac", False, "w1: Docker has to be restarted (why), which would end"),
+        ("exit 124", False, "w1: Docker does not answer, and was not restarted, because containers may run"),
+    ],
+)
+def test_a_restart_ends_no_container(tmp_path: Path, docker: str, restarted: bool, sentence: str) -> None:
+    """With programs of our own making: containers that run and live-restore, as Docker tells, or does not."""
+    for name, script in {
+        "docker": docker,
+        "dockerd": "exit 125",
+        "sleep": "",
+        "systemctl": f'echo "$1" >>{tmp_path}/log',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    values = {**SCRIPTS["restart"], "host": "w1", "ends_containers": decisions.ends_containers("why")}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    script = render("docker/restart.sh.j2", **values)
+    ended = subprocess.run(["sh"], input=script, env=environment, capture_output=True, text=True, check=False)
+    assert ended.stderr.startswith(sentence)
+    assert (ended.returncode == 0) is restarted
+    assert ("restart" in (tmp_path / "log").read_text().splitlines()) is restarted
