@@ -104,7 +104,7 @@ def test_the_judge_reads_every_change_and_has_the_last_word(debian: Debian, on_i
     assert debian.installed() == {}
     assert chosen("tools", "tool")
     assert set(debian.record("tools").states) == {"tool", "library"}
-    assert operations._purge(cast(State, None), cast(Host, W1), "tools", ["tool", "library"])
+    assert operations._purge(cast(State, None), cast(Host, W1), "tools", ["tool", "library"], "true")
     assert debian.installed() == {}
 
 
@@ -129,10 +129,19 @@ def test_what_is_half_configured_is_named_and_finished_first(debian: Debian, on_
 def test_nothing_is_purged_with_which_something_else_would_go(debian: Debian, on_it: list[str]) -> None:
     install(debian, "tool")
     debian.run("apt-get", "install", "--yes", "user")
-    assert not operations._purge(cast(State, None), cast(Host, W1), "tools", ["library", "tool"])
+    assert not operations._purge(cast(State, None), cast(Host, W1), "tools", ["library", "tool"], f"touch {debian.root}/stopped")
     assert on_it[0].startswith("w1: user would be changed or removed")
     assert set(debian.installed()) == {"tool", "library", "user"}
     assert debian.record("tools").kept
+    assert not (debian.root / "stopped").exists()
+
+
+def test_nothing_is_purged_where_what_comes_before_fails(debian: Debian, on_it: list[str]) -> None:
+    install(debian, "tool")
+    before = "echo 'it does not stop' >&2; exit 1"
+    assert not operations._purge(cast(State, None), cast(Host, W1), "tools", ["library", "tool"], before)
+    assert on_it == ["w1: nothing was removed (it does not stop): see to it, then run again."]
+    assert set(debian.installed()) == {"tool", "library"}
 
 
 def purge(debian: Debian, name: str) -> Ended:

@@ -33,13 +33,19 @@ READY: dict[str, Any] = {
 
 
 def commands(
-    operation: Any, shows: Seen, missing: list[str] | None = None, record: Record | None = None, **arguments: Any
+    operation: Any,
+    shows: Seen,
+    missing: list[str] | None = None,
+    record: Record | None = None,
+    apt: Apt | None = None,
+    **arguments: Any,
 ) -> list[str]:
     """What an operation yields on a host that shows this; of work that runs on the host by a function, its arguments.
 
     :param record: the packages that came by us
+    :param apt: the package sources
     """
-    facts = {DockerFact: shows, MissingPackagesFact: missing or [], RecordFact: record or Record(), AptFact: Apt()}
+    facts = {DockerFact: shows, MissingPackagesFact: missing or [], RecordFact: record or Record(), AptFact: apt or Apt()}
     state = FakeState()
     host = create_host(state)
     host.get_fact = lambda fact, **_: facts[fact]
@@ -146,10 +152,18 @@ def test_what_is_taken_back() -> None:
         "rm /etc/docker/daemon.json",
         "rm /var/lib/gpuquilt/docker.json",
     ]
-    spare, purge = commands(operations.uninstalled, shown(), record=Record(kept=True, states={"docker.io": "installed"}))
-    assert "rm -f /var/lib/docker/nuke-graph-directory.sh" in spare
-    assert purge == "docker ['docker.io']"
+    (purge,) = commands(operations.uninstalled, shown(), record=Record(kept=True, states={"docker.io": "installed"}))
+    assert purge.startswith("docker ['docker.io'] ")
+    assert "rm -f /var/lib/docker/nuke-graph-directory.sh" in purge
+    (purge,) = commands(operations.uninstalled, shown(), record=Record(kept=True, states={"iptables": "installed"}))
+    assert purge == "docker ['iptables'] true", "containers of another Docker go on"
     assert commands(operations.uninstalled, shown()) == []
+
+
+def test_a_docker_of_the_users_own_keeps_its_repository() -> None:
+    file = decisions.repository(bare(), WANTED).file
+    assert commands(operations.uninstalled, bare(), apt=Apt(files={file: ""})) == [f"rm -f {file}"]
+    assert commands(operations.uninstalled, bare("package docker-ce 5:29.1.3 installed"), apt=Apt(files={file: ""})) == []
 
 
 SCRIPTS = {
