@@ -9,7 +9,7 @@ from pyinfra.api import FactBase, StringCommand, deploy, operation
 from typing_extensions import override
 
 from roles.base.machine import USER
-from roles.base.operations import Commands, chosen_packages, components, remove_packages
+from roles.base.operations import Commands, chosen_packages, components, no_components, remove_packages
 
 GROUPS = ("render", "video")
 """The groups that /dev/dri and /dev/kfd belong to."""
@@ -44,8 +44,9 @@ def graphics(packages: Sequence[str]) -> None:
 
 @deploy("Graphics taken back")
 def no_graphics() -> None:
-    """Take back what `graphics` has left; components of the distribution stay, because other roles use them."""
+    """Take back what `graphics` has left."""
     remove_packages(name="Packages", record=RECORD)
+    no_components(name="Component of the firmware", unless=["nvidia"])
     no_access(name="Access to the GPUs")
 
 

@@ -16,6 +16,7 @@ from pyinfra.api.state import State
 from roles.base import apt
 from roles.base.apt import Change
 from roles.base.facts import MachineFact, MissingPackagesFact
+from roles.base.graphics import RECORD as GRAPHICS
 from roles.base.operations import (
     SAID,
     Commands,
@@ -24,6 +25,7 @@ from roles.base.operations import (
     components,
     kept,
     long_work,
+    no_components,
     no_repository,
     remove_packages,
     repository,
@@ -247,7 +249,7 @@ def uninstall() -> Commands:
 def no_sources() -> Commands:
     """NVIDIA's repository and our components of the distribution's archive are no sources any more."""
     yield from no_repository._inner(repository=where.NAME)
-    yield from components._inner(names=[])
+    yield from no_components._inner(unless=[GRAPHICS])
 
 
 @operation()

@@ -10,7 +10,7 @@ from pyinfra_testing.util import FakeState, create_host  # type: ignore[import-u
 
 from roles.base.apt import COMPONENTS, Apt, Record, Repository
 from roles.base.graphics import access, no_access
-from roles.base.operations import components, no_repository, remove_packages, repository
+from roles.base.operations import components, no_components, no_repository, remove_packages, repository
 
 DOCKER = Repository("docker", "https://vendor.example/debian", ("bookworm",), ("stable",), "https://vendor.example/key", "A" * 40)
 LISTS = {"vendor.example_debian_dists_bookworm_InRelease": "Vendor"}
@@ -64,15 +64,26 @@ def test_source_and_key_are_taken_away() -> None:
     assert apt(no_repository, Apt(OTHER), "docker") == []
 
 
-def test_components_are_switched_on_once_and_off_again() -> None:
+def test_components_are_switched_on_once() -> None:
     (command,) = apt(components, Apt(DEBIAN, "bookworm", "debian"), ["contrib"])
     assert f"mv {COMPONENTS}.new {COMPONENTS}" in str(command)
     text = "Types: deb\nURIs: http://deb.example/debian\nSuites: bookworm\nComponents: contrib\n"
     there = Apt({**DEBIAN, COMPONENTS: text}, "bookworm", "debian")
     assert apt(components, there, ["contrib"]) == []
-    (command,) = apt(components, there, [])
-    assert str(command) == f"rm {COMPONENTS}"
-    assert apt(components, Apt(DEBIAN, "bookworm", "debian"), []) == []
+
+
+def test_components_are_switched_off_once_nobody_needs_them() -> None:
+    def done(unless: list[str], records: set[str]) -> list[str]:
+        state = FakeState()
+        facts: dict[str, Any] = {"facts.AptFact": Apt({**DEBIAN, COMPONENTS: "x"})}
+        facts["facts.RecordFact"] = {f"record={name}": Record(name in records) for name in ("nvidia", "graphics")}
+        host = create_host(state, facts=facts)
+        with ctx_state.use(state), ctx_host.use(host):
+            return list(map(str, no_components._inner(unless=unless)))
+
+    assert done(["nvidia"], {"graphics"}) == [f"rm {COMPONENTS}"]
+    assert done(["nvidia"], {"nvidia"}) == []
+    assert apt(no_components, Apt(DEBIAN, "bookworm", "debian"), ["nvidia"]) == []
 
 
 def test_what_came_by_us_is_purged_once() -> None:
@@ -80,7 +91,7 @@ def test_what_came_by_us_is_purged_once() -> None:
         return commands(remove_packages, "facts.RecordFact", seen, "tools", asked="record=tools")
 
     (command,) = purged(Record(True, {"b": "installed", "a": "half-configured"}))
-    assert command.args == ("tools", ["a", "b"])
+    assert command.args == ("tools", ["a", "b"], "true")
     assert len(purged(Record(True))) == 1
     assert purged(Record()) == []
 
