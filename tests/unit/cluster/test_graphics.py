@@ -46,9 +46,9 @@ def test_a_gpu_that_no_driver_holds_is_named() -> None:
     """It is what a kernel leaves that has not found the firmware: nothing computes there before the next boot."""
     held, free = (plan_of([gpu_worker(NAVI, system="debian13", driver_of_gpus=driver), head()]) for driver in ("amdgpu", None))
     (warning,) = set(free.warnings) - set(held.warnings)
-    assert warning.startswith("w1: Navi 48")
-    assert warning.endswith(
-        "has no driver: if its firmware has come since the host was started, reboot it; else see `dmesg` there."
+    assert warning == (
+        "w1: 0000:08:00.0 Advanced Micro Devices, Inc. [AMD/ATI] Navi 48 [Radeon RX 9070/9070 XT] has no driver: if its firmware"
+        " has come since the host was started, reboot it; else see `dmesg` there."
     )
 
 
