@@ -120,7 +120,7 @@ def remove_packages(record: str, before: str = "true") -> Commands:
         host.noop("no package came by us")
 
 
-def _purge(state: State, host: Host, record: str, names: list[str], before: str) -> bool:
+def _purge(state: State, host: Host, record: str, names: list[str], before: str = "true") -> bool:
     simulated = []
     if names:
         answer = run(state, host, _simulation(["purge", *names]), timeout=300)
@@ -189,32 +189,18 @@ def no_repository(repository: str) -> Commands:
 def components(names: list[str]) -> Commands:
     """Switch on components of the distribution's own archive; their lists come with the next installation.
 
-    :param names: e.g. ``non-free-firmware``, in addition to those that were switched on by us before
+    :param names: e.g. ``non-free-firmware``, in addition to those that were switched on by us before; none: those are
+        switched off again
     """
     seen = host.get_fact(AptFact)
-    wanted = apt.components_text(seen, names)
+    wanted = apt.components_text(seen, names) if names else ""
     path = apt.COMPONENTS
     if wanted == seen.files.get(path, ""):
-        host.noop("they are switched on")
+        host.noop("they are switched on" if names else "none was switched on by us")
     elif wanted:
         yield StringCommand(f"printf %s {shlex.quote(wanted)} >{path}.new && mv {path}.new {path}")
     else:
         yield StringCommand(f"rm {path}")
-
-
-@operation()
-def no_components(unless: list[str]) -> Commands:
-    """Switch off what `components` has switched on.
-
-    :param unless: what packages came by us for, as it was given to `chosen_packages`: while there is a record of it, their
-        updates come from there
-    """
-    if apt.COMPONENTS not in host.get_fact(AptFact).files:
-        host.noop("none was switched on by us")
-    elif any(host.get_fact(RecordFact, record=record).kept for record in unless):
-        host.noop("other packages need them")
-    else:
-        yield StringCommand(f"rm {apt.COMPONENTS}")
 
 
 def long_work(name: str, script: str, progress: Callable[[str], str] = str) -> Commands:

@@ -16,7 +16,6 @@ from pyinfra.api.state import State
 from roles.base import apt
 from roles.base.apt import Change
 from roles.base.facts import MachineFact, MissingPackagesFact
-from roles.base.graphics import RECORD as GRAPHICS
 from roles.base.operations import (
     SAID,
     Commands,
@@ -25,7 +24,6 @@ from roles.base.operations import (
     components,
     kept,
     long_work,
-    no_components,
     no_repository,
     remove_packages,
     repository,
@@ -249,7 +247,7 @@ def uninstall() -> Commands:
 def no_sources() -> Commands:
     """NVIDIA's repository and our components of the distribution's archive are no sources any more."""
     yield from no_repository._inner(repository=where.NAME)
-    yield from no_components._inner(unless=[GRAPHICS])
+    yield from components._inner(names=[])
 
 
 @operation()

@@ -9,8 +9,8 @@ from pyinfra.context import ctx_host, ctx_state
 from pyinfra_testing.util import FakeState, create_host  # type: ignore[import-untyped]
 
 from roles.base.apt import COMPONENTS, Apt, Record, Repository
-from roles.base.graphics import access, no_access
-from roles.base.operations import components, no_components, no_repository, remove_packages, repository
+from roles.base.graphics import access, no_access, no_component
+from roles.base.operations import components, no_repository, remove_packages, repository
 
 DOCKER = Repository("docker", "https://vendor.example/debian", ("bookworm",), ("stable",), "https://vendor.example/key", "A" * 40)
 LISTS = {"vendor.example_debian_dists_bookworm_InRelease": "Vendor"}
@@ -64,26 +64,28 @@ def test_source_and_key_are_taken_away() -> None:
     assert apt(no_repository, Apt(OTHER), "docker") == []
 
 
-def test_components_are_switched_on_once() -> None:
+def test_components_are_switched_on_once_and_off_again() -> None:
     (command,) = apt(components, Apt(DEBIAN, "bookworm", "debian"), ["contrib"])
     assert f"mv {COMPONENTS}.new {COMPONENTS}" in str(command)
     text = "Types: deb\nURIs: http://deb.example/debian\nSuites: bookworm\nComponents: contrib\n"
     there = Apt({**DEBIAN, COMPONENTS: text}, "bookworm", "debian")
     assert apt(components, there, ["contrib"]) == []
+    (command,) = apt(components, there, [])
+    assert str(command) == f"rm {COMPONENTS}"
+    assert apt(components, Apt(DEBIAN, "bookworm", "debian"), []) == []
 
 
 def test_components_are_switched_off_once_nobody_needs_them() -> None:
-    def done(unless: list[str], records: set[str]) -> list[str]:
+    def done(drivers: dict[str, str]) -> list[str]:
         state = FakeState()
         facts: dict[str, Any] = {"facts.AptFact": Apt({**DEBIAN, COMPONENTS: "x"})}
-        facts["facts.RecordFact"] = {f"record={name}": Record(name in records) for name in ("nvidia", "graphics")}
+        facts["facts.RecordFact"] = {"record=nvidia": Record(bool(drivers), drivers)}
         host = create_host(state, facts=facts)
         with ctx_state.use(state), ctx_host.use(host):
-            return list(map(str, no_components._inner(unless=unless)))
+            return list(map(str, no_component._inner()))
 
-    assert done(["nvidia"], {"graphics"}) == [f"rm {COMPONENTS}"]
-    assert done(["nvidia"], {"nvidia"}) == []
-    assert apt(no_components, Apt(DEBIAN, "bookworm", "debian"), ["nvidia"]) == []
+    assert done({}) == [f"rm {COMPONENTS}"]
+    assert done({"nvidia-driver": "installed"}) == []
 
 
 def test_what_came_by_us_is_purged_once() -> None:

@@ -26,25 +26,19 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
     return make_key(tmp_path_factory.mktemp("key"))
 
 
-@pytest.fixture(scope="module")
-def vendor(tmp_path_factory: pytest.TempPathFactory, key: Key) -> Path:
-    """A repository: tool needs library, which contradicts old; picky cannot be configured before its host is ready."""
-    folder = tmp_path_factory.mktemp("vendor")
-    packages = [
-        make_package(folder, "library", "2.0", Breaks="old"),
-        make_package(folder, "tool", "1.0", Depends="library (>= 2)"),
-        make_package(folder, "old", "1.0"),
-        make_package(folder, "user", "1.0", Depends="library"),
-        make_package(folder, "picky", "1.0", postinst="[ -e $DPKG_ROOT/ready ]"),
-    ]
-    publish(folder, key, packages)
-    return folder
-
-
 @pytest.fixture
-def debian(tmp_path: Path, key: Key, vendor: Path) -> Debian:
-    debian = Debian(tmp_path)
-    (debian.etc / "sources.list").write_text(f"deb [signed-by={key.file}] file:{vendor} bookworm main\n")
+def debian(tmp_path: Path, key: Key) -> Debian:
+    """A host with a repository: tool needs library, which contradicts old; picky cannot be configured at first."""
+    packages = [
+        make_package(tmp_path, "library", "2.0", Breaks="old"),
+        make_package(tmp_path, "tool", "1.0", Depends="library (>= 2)"),
+        make_package(tmp_path, "old", "1.0"),
+        make_package(tmp_path, "user", "1.0", Depends="library"),
+        make_package(tmp_path, "picky", "1.0", postinst=f"[ -e {tmp_path}/ready ]"),
+    ]
+    debian = Debian(tmp_path / "host")
+    uri = publish(tmp_path / "vendor", key, packages)
+    (debian.etc / "sources.list").write_text(f"deb [signed-by={key.file}] {uri} bookworm main\n")
     return debian
 
 
@@ -110,7 +104,7 @@ def test_the_judge_reads_every_change_and_has_the_last_word(debian: Debian, on_i
     assert debian.installed() == {}
     assert chosen("tools", "tool")
     assert set(debian.record("tools").states) == {"tool", "library"}
-    assert operations._purge(cast(State, None), cast(Host, W1), "tools", ["tool", "library"], "true")
+    assert operations._purge(cast(State, None), cast(Host, W1), "tools", ["tool", "library"])
     assert debian.installed() == {}
 
 
@@ -124,9 +118,9 @@ def test_only_what_may_go_is_removed_for_it(debian: Debian, on_it: list[str]) ->
     assert set(debian.installed()) == {"tool", "library"}
 
 
-def test_what_is_half_configured_is_named_and_finished_first(debian: Debian, on_it: list[str]) -> None:
+def test_what_is_half_configured_is_named_and_finished_first(debian: Debian, on_it: list[str], tmp_path: Path) -> None:
     install(debian, "picky")
-    (debian.root / "ready").touch()
+    (tmp_path / "ready").touch()
     assert chosen("tools", "tool")
     assert on_it == ["dpkg was interrupted with picky half-configured; it is finished first"]
     assert set(debian.installed()) == {"picky", "tool", "library"}
@@ -135,17 +129,18 @@ def test_what_is_half_configured_is_named_and_finished_first(debian: Debian, on_
 def test_nothing_is_purged_with_which_something_else_would_go(debian: Debian, on_it: list[str]) -> None:
     install(debian, "tool")
     debian.run("apt-get", "install", "--yes", "user")
-    assert not operations._purge(cast(State, None), cast(Host, W1), "tools", ["library", "tool"], f"touch {debian.root}/stopped")
+    stop = f"touch {debian.root}/stopped"
+    assert not operations._purge(cast(State, None), cast(Host, W1), "tools", ["library", "tool"], stop)
+    assert not (debian.root / "stopped").exists()
     assert on_it[0].startswith("w1: user would be changed or removed")
     assert set(debian.installed()) == {"tool", "library", "user"}
     assert debian.record("tools").kept
-    assert not (debian.root / "stopped").exists()
 
 
 def test_nothing_is_purged_where_what_comes_before_fails(debian: Debian, on_it: list[str]) -> None:
     install(debian, "tool")
-    before = "echo 'it does not stop' >&2; exit 1"
-    assert not operations._purge(cast(State, None), cast(Host, W1), "tools", ["library", "tool"], before)
+    stop = "echo 'it does not stop' >&2; exit 1"
+    assert not operations._purge(cast(State, None), cast(Host, W1), "tools", ["library", "tool"], stop)
     assert on_it == ["w1: nothing was removed (it does not stop): see to it, then run again."]
     assert set(debian.installed()) == {"tool", "library"}
 
@@ -191,19 +186,19 @@ def test_nothing_is_installed_that_was_not_judged(debian: Debian) -> None:
     assert not debian.record("tools").kept
 
 
-def test_a_package_that_was_left_half_configured_is_finished(debian: Debian) -> None:
+def test_a_package_that_was_left_half_configured_is_finished(debian: Debian, tmp_path: Path) -> None:
     assert install(debian, "picky").status == 1
     assert debian.record("tools").unfinished
-    (debian.root / "ready").touch()
+    (tmp_path / "ready").touch()
     ended = debian.script("refresh")
     assert ended.status == 0
     assert ended.log[0] == "finishing what dpkg was interrupted in: picky "
     assert debian.record("tools").states == {"picky": "installed"}
 
 
-def test_one_that_was_only_unpacked_is_finished(debian: Debian, vendor: Path) -> None:
+def test_one_that_was_only_unpacked_is_finished(debian: Debian, tmp_path: Path) -> None:
     """Its dependency is not even there: `dpkg --configure -a` cannot help, apt can."""
-    ended = debian.run("dpkg", "--unpack", str(vendor / "tool_1.0_amd64.deb"))
+    ended = debian.run("dpkg", "--unpack", str(tmp_path / "tool_1.0_amd64.deb"))
     assert ended.returncode == 0, ended.stderr
     debian.run("apt-get", "update")
     assert debian.script("refresh").status == 0
@@ -242,9 +237,9 @@ def test_a_lock_that_another_program_holds_is_waited_for(debian: Debian, lock: s
     assert "tool" in debian.installed()
 
 
-def test_dpkgs_lock_is_waited_for_when_it_has_to_finish_something(debian: Debian) -> None:
+def test_dpkgs_lock_is_waited_for_when_it_has_to_finish_something(debian: Debian, tmp_path: Path) -> None:
     install(debian, "picky")
-    (debian.root / "ready").touch()
+    (tmp_path / "ready").touch()
     with held(debian.root / "var/lib/dpkg/lock-frontend"):
         ended = debian.script("refresh")
     assert ended.status == 0, ended.log
