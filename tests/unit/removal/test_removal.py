@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from roles.base.machine import HOME
 from tests.conftest import ROOT
 from tests.unit.fakes import Run, deploy, fake, inventory
