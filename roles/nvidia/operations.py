@@ -15,7 +15,7 @@ from pyinfra.api.state import State
 
 from roles.base import apt, graphics
 from roles.base.apt import Change
-from roles.base.facts import MachineFact, MissingPackagesFact, RecordFact
+from roles.base.facts import AptFact, MachineFact, MissingPackagesFact, RecordFact
 from roles.base.operations import (
     SAID,
     Commands,
@@ -41,7 +41,7 @@ from roles.gpus.state import Kind
 from roles.gpus.state import state as state_of
 from roles.nvidia import sources as where
 from roles.nvidia.facts import SetupFact
-from roles.nvidia.parts import TOOLS, leftovers, objections
+from roles.nvidia.parts import TOOLS, branch_of, leftovers, objections
 from roles.nvidia.settings import Settings
 from roles.nvidia.setup import Setup
 from roles.nvidia.texts import FILES, FORGOTTEN, MODPROBE, UNIT, UNIT_FILE, texts
@@ -71,6 +71,12 @@ def sources(driver: Driver, settings: Settings) -> Commands:
         host.noop("the driver is there")
         return
     yield from _sources(driver.source, settings)
+    if where.from_backports(driver.packages):
+        seen = host.get_fact(AptFact)
+        text = where.backports_text(driver.packages, seen)
+        if text and seen.files.get(where.BACKPORTS) != text:
+            yield _write(where.BACKPORTS, text)
+    host.noop("the sources are there")
 
 
 @operation()
@@ -248,11 +254,17 @@ def uninstall() -> Commands:
 def no_sources() -> Commands:
     """NVIDIA's repository, and our components of the distribution's archive, are no sources any more.
 
-    What came from the components for other GPUs, and is still there, gets its upgrades from them.
+    What came from them and is still there, for other GPUs or by somebody else, gets its upgrades from them.
     """
+    if any(branch_of(name, version) for name, version in host.get_fact(SetupFact).packages.items()):
+        # In place of an entry of the user's own, perhaps, from which the driver that stays gets its upgrades.
+        host.noop("a driver that did not come by us is there, and keeps its sources")
+        return
     yield from no_repository._inner(repository=where.NAME)
     if not host.get_fact(RecordFact, record=graphics.RECORD).states:
         yield from components._inner(names=[])
+    if where.BACKPORTS in host.get_fact(AptFact).files:
+        yield StringCommand(f"rm {where.BACKPORTS}")
 
 
 @operation()

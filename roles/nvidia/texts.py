@@ -7,6 +7,7 @@ from roles.base.templates import render
 from roles.cluster.driver import Driver
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 from roles.nvidia.parts import NAMES, TOOLS, origin
+from roles.nvidia.sources import from_backports
 
 # apt goes by the first entry that fits a package, file by file in the order of their names: NVIDIA's own cuda-repository-pin-600
 # and nvidia-driver-pinning-* must come after it.
@@ -35,7 +36,14 @@ def texts(driver: Driver) -> dict[str, str]:
 def pins(driver: Driver) -> str:
     """Preferences of apt by which no part of another branch is ever installed; nothing is preferred or downgraded."""
     tools = TOOLS if origin(driver) != "nvidia" else ()
-    return render("nvidia/preferences.j2", branch=driver.branch, names=NAMES, tools=tools, others=other_branches(driver.branch))
+    return render(
+        "nvidia/preferences.j2",
+        branch=driver.branch,
+        names=NAMES,
+        tools=tools,
+        others=other_branches(driver.branch),
+        backports=from_backports(driver.packages),
+    )
 
 
 def other_branches(branch: int) -> str:

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.base.apt import Apt
 from roles.cluster.driver import Driver
+from roles.nvidia.sources import BACKPORTS, backports_text
 from roles.nvidia.texts import PINS, other_branches, pins
 from tests.conftest import run
 from tests.unit.nvidia.archive import Archive, Package, archive, nvidia
@@ -128,6 +130,41 @@ def test_what_is_only_called_like_the_driver_is_left_alone(tmp_path: Path) -> No
     there.update()
     assert {name: there.candidate(name) for name in OTHERS} == OTHERS
     assert [name for name in PARTS if there.candidate(name)] == []
+
+
+def test_a_module_that_is_built_only_in_the_backports_comes_from_there_and_nothing_else_does(tmp_path: Path) -> None:
+    there = archive(tmp_path)
+    names = ("nvidia-open-kernel-dkms", "libcuda1", "dkms")
+    there.source("debian", "Debian", "Debian", [Package(name, "550.163.01-2") for name in names])
+    there.source("backports", "Debian Backports", "Debian Backports", [Package(name, "550.163.01-4~bpo13+1") for name in names])
+    # As the archive's own release file has it: backports are taken only where they are asked for.
+    there.preferences("99test", "Package: *\nPin: release o=Debian Backports\nPin-Priority: 100\n")
+    there.preferences(NAME, pins(FROM_DEBIAN))
+    there.update()
+    found = {name: there.candidate(name) for name in names}
+    assert found == {"nvidia-open-kernel-dkms": "550.163.01-4~bpo13+1", "libcuda1": "550.163.01-2", "dkms": "550.163.01-2"}
+
+
+MAIN = "Types: deb\nURIs: http://deb.example/debian\nSuites: {suites}\nComponents: {components}\nSigned-By: /k.gpg\n"
+
+
+@pytest.mark.parametrize(
+    ("release", "suites", "components", "text"),
+    [
+        ("trixie", "trixie trixie-updates", "main", MAIN.format(suites="trixie-backports", components="contrib")),
+        ("trixie", "trixie trixie-backports", "main", MAIN.format(suites="trixie-backports", components="contrib")),
+        ("trixie", "trixie trixie-backports", "main contrib", ""),
+        ("bookworm", "bookworm", "main", ""),
+    ],
+)
+def test_backports_are_a_source_where_they_are_needed_and_no_source_yet(
+    release: str, suites: str, components: str, text: str
+) -> None:
+    seen = Apt({"/etc/apt/sources.list.d/debian.sources": MAIN.format(suites=suites, components=components)}, release, "debian")
+    assert backports_text(FROM_DEBIAN.packages, seen) == text
+    assert backports_text(["nvidia-kernel-dkms"], seen) == ""
+    again = Apt({**seen.files, BACKPORTS: text}, release, "debian")
+    assert backports_text(FROM_DEBIAN.packages, again) == text
 
 
 @given(st.integers(100, 999), st.integers(100, 999))
