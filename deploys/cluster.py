@@ -11,11 +11,12 @@ from pyinfra import host, local
 from roles import cluster, docker, firewall, llama_cpp, llama_server, model, nvidia, passthrough, rpc_server
 from roles.cluster.look import look
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+from roles.settings import MODELS
 
 # 1. Look: one plan for all hosts, or no change at all.
 seen = look(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
-    checks=[llama_cpp.check, model.check],
+    MODELS,
+    checks=[llama_cpp.check, model.check, nvidia.check_toolkit],
     machine_checks=[passthrough.check, nvidia.check, docker.check],
 )
 plan = seen.plan.hosts.get(host.name)

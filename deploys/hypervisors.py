@@ -5,13 +5,14 @@ The hosts of the group `hypervisors` alone: the others may be off, and what the 
 
 from pyinfra import host
 
-from roles import cluster, llama_cpp, llama_server, model, passthrough, rpc_server
+from roles import cluster, passthrough
 from roles.cluster.hypervisors import HYPERVISORS
 from roles.cluster.look import look
+from roles.settings import MODELS
 
 # 1. Look.
 seen = look(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
+    MODELS,
     machine_checks=[passthrough.check],
     only=HYPERVISORS,
 )

@@ -3,10 +3,11 @@
 It changes nothing. With `--data plan_json=PATH` the plan is written to a file as well.
 """
 
-from roles import docker, llama_cpp, llama_server, model, nvidia, passthrough, preflight, rpc_server
+from roles import docker, llama_cpp, model, nvidia, passthrough, preflight
+from roles.settings import MODELS
 
 preflight.show(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
-    checks=[llama_cpp.check, model.check],
+    MODELS,
+    checks=[llama_cpp.check, model.check, nvidia.check_toolkit],
     machine_checks=[passthrough.check, nvidia.check, docker.check],
 )

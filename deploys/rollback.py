@@ -7,11 +7,12 @@ from functools import partial
 
 from pyinfra import host
 
-from roles import cluster, llama_cpp, llama_server, model, rpc_server
+from roles import cluster, llama_server, rpc_server
 from roles.cluster.look import look
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+from roles.settings import MODELS
 
-seen = look([llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings])
+seen = look(MODELS)
 plan = seen.plan.hosts.get(host.name)
 
 # A hypervisor that is nothing else runs nothing of ours: it takes part in the look alone.

@@ -1,8 +1,8 @@
 """The reference lab: four machines at home. Copy this file, put your machines in, and run it from gpuquilt's folder."""
 
-# Hypervisors are looked at, and nothing is put on them: leave the list empty if you have none.
+# Hypervisors give cards to their virtual machines, and get nothing else: leave the list empty if you have none.
 hypervisors = [
-    # It has a GTX 1080 Ti that belongs to a virtual machine; the address is the one at which lspci shows the card here.
+    # Its GTX 1080 Ti is for a virtual machine; the address is the one at which lspci shows the card here.
     ("virtbase", {"ssh_hostname": "192.168.1.10", "ssh_user": "root", "passthrough": ["0e:00.0"]}),
 ]
 
@@ -10,7 +10,15 @@ hypervisors = [
 workers = [
     # That virtual machine. Root logs in with a key: your agent's, ~/.ssh/id_*, or the one that `ssh_key` names.
     # `gpus` names the cards that it is to have, as `lspci -nn` prints them on the hypervisor: it is planned for them beforehand.
-    ("gpu-1080ti", {"ssh_hostname": "192.168.1.21", "ssh_user": "root", "gpus": ["GP102 [GeForce GTX 1080 Ti] [10de:1b06]"]}),
+    (
+        "gpu-1080ti",
+        {
+            "ssh_hostname": "192.168.1.21",
+            "ssh_user": "root",
+            "runs_on": "virtbase",
+            "gpus": ["GP102 [GeForce GTX 1080 Ti] [10de:1b06]"],
+        },
+    ),
     # A laptop with an RTX 4080 Mobile. Its user logs in and uses sudo, which must not ask for a password.
     ("laptop", {"ssh_hostname": "192.168.1.22", "ssh_user": "me", "_sudo": True}),
     # If the laptop is the computer in front of you, take this line in place of the one above: no SSH is needed.
@@ -18,7 +26,7 @@ workers = [
 ]
 
 # The head runs llama-server, the endpoint that everybody talks to. It needs no GPU, and may be a worker as well.
-heads = [("rpc-main", {"ssh_hostname": "192.168.1.20", "ssh_user": "root"})]
+heads = [("rpc-main", {"ssh_hostname": "192.168.1.20", "ssh_user": "root", "runs_on": "virtbase"})]
 
 # What holds for all hosts. A key in a host's own dictionary, above, wins over the same key here.
 all = (
@@ -28,9 +36,11 @@ all = (
         "network": "192.168.1.0/24",
         # The llama.cpp commit that every host runs, in full. Upgrade: change this line and run again.
         "commit": "0c1e57098bba43ac29e6e3b677cdceebdd22334f",
-        # Drivers and builds for GPUs come later: until then every worker computes with its processors. `deploys/preflight.py`
-        # shows what is planned for the GPUs when you take this line out.
+        # Builds for GPUs come later: until then every worker computes with its processors. When you take this line out,
+        # `deploys/preflight.py` shows what is planned for the GPUs, and `deploys/prepare.py` makes their drivers ready.
         "backend": "cpu",
+        # A new driver and a card that is passed through need a reboot: "when-owed" lets a run do it, one host at a time.
+        "reboot": "never",
         # The model, which the head downloads; a path on the head, such as "/data/model.gguf", is used where it lies.
         "model_source": "https://huggingface.co/unsloth/gpt-oss-20b-GGUF/resolve/main/gpt-oss-20b-Q4_K_M.gguf",
         # Its SHA-256: the page of the file shows it, and `sha256sum FILE` prints it. Nothing is done until you put it here.

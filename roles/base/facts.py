@@ -7,9 +7,10 @@ import shlex
 from pyinfra.api import FactBase
 from typing_extensions import override
 
-from roles.base import download, machine
+from roles.base import apt, download, machine
+from roles.base.apt import Apt, Record
 from roles.base.download import Download, Found
-from roles.base.machine import Machine
+from roles.base.machine import USER, Machine
 
 
 class MachineFact(FactBase[Machine]):
@@ -47,6 +48,34 @@ class MissingPackagesFact(FactBase[list[str]]):
     @override
     def default(self) -> list[str]:  # type: ignore[override]
         return list(self.names)
+
+
+class AptFact(FactBase[Apt]):
+    """Package sources, our keys, and what apt has fetched of them."""
+
+    @override
+    def command(self) -> str:
+        return apt.LOOK
+
+    @override
+    def process(self, output: list[str]) -> Apt:
+        return apt.read(output)
+
+    default = Apt
+
+
+class RecordFact(FactBase[Record]):
+    """What came by us under a name, and what has become of it."""
+
+    @override
+    def command(self, record: str) -> str:
+        return apt.look_at_record(record)
+
+    @override
+    def process(self, output: list[str]) -> Record:
+        return apt.read_record(output)
+
+    default = Record
 
 
 class DownloadsFact(FactBase[list[Found]]):
@@ -87,3 +116,31 @@ class CheckoutFact(FactBase[str]):
     @staticmethod
     def default() -> str:
         return ""
+
+
+class PathsFact(FactBase[list[str]]):
+    """Those of the paths that are there."""
+
+    default = list
+
+    @override
+    def command(self, paths: list[str]) -> str:
+        return f'for path in {shlex.join(paths)}; do [ -e "$path" ] || [ -L "$path" ] && echo "$path"; done; true'
+
+    @override
+    def process(self, output: list[str]) -> list[str]:
+        return output
+
+
+class AccountFact(FactBase[str]):
+    """The home of the system user that the services run as; empty where there is no such user."""
+
+    default = str
+
+    @override
+    def command(self) -> str:
+        return f"getent passwd {USER} | cut -d : -f 6"
+
+    @override
+    def process(self, output: list[str]) -> str:
+        return output[0].strip()

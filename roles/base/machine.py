@@ -16,7 +16,15 @@ USER = "llama"
 HOME = "/var/cache/llama.cpp"
 """Its home, and LLAMA_CACHE of the services."""
 
-COMMAND = r"""
+UNFINISHED = r"""
+# While a package manager is at work, what it is in the middle of is no fault: its lock is held.
+grep -qsF "$(stat -c ':%i ' /var/lib/dpkg/lock 2>/dev/null || echo none)" /proc/locks ||
+    dpkg-query -W -f 'unfinished ${db:Status-Status} ${Package}\n' 2>/dev/null | grep -E '^unfinished (unpacked|half-)'
+"""
+"""Shows the packages that dpkg was interrupted in. What waits for a trigger alone is usable."""
+
+COMMAND = (
+    r"""
 echo "user $(id -u)"
 echo "sudo $(sudo -n true 2>&1 >/dev/null && echo yes)"
 echo "account $(getent passwd llama | cut -d : -f 6)"
@@ -27,6 +35,9 @@ sed -n 's/^\(ID\|VERSION_ID\|PRETTY_NAME\)=/os \1 /p' /etc/os-release
 sed -n 's/^flags[^:]*: /flags /p;T;q' /proc/cpuinfo
 ip -o -4 addr show scope global | awk '{print "address " $4}'
 """
+    + UNFINISHED
+    + "true\n"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,7 @@ class Machine:
     :param os_name: ``PRETTY_NAME`` of os-release
     :param cpu_level: ``v3``, ``v2`` or ``v1``: the x86-64 level that the CPU can run
     :param addresses: the IPv4 addresses of its interfaces, loopback left out
+    :param unfinished: the packages that dpkg was interrupted in
     """
 
     root: bool
@@ -57,6 +69,7 @@ class Machine:
     os_name: str
     cpu_level: str
     addresses: tuple[IPv4Address, ...]
+    unfinished: tuple[str, ...] = ()
 
 
 def parse(lines: Sequence[str]) -> Machine:
@@ -70,7 +83,7 @@ def parse(lines: Sequence[str]) -> Machine:
         elif key == "os":
             name, _, quoted = value.partition(" ")
             words[name] = _unquote(quoted)
-        else:
+        elif key != "unfinished":
             words[key] = value.strip()
     return Machine(
         root=words.get("user") == "0",
@@ -84,7 +97,14 @@ def parse(lines: Sequence[str]) -> Machine:
         os_name=words.get("PRETTY_NAME", ""),
         cpu_level=cpu_level(words.get("flags", "").split()),
         addresses=tuple(addresses),
+        unfinished=unfinished(lines),
     )
+
+
+def unfinished(lines: Sequence[str]) -> tuple[str, ...]:
+    """Read the output of `UNFINISHED`."""
+    words = [line.split() for line in lines if line.startswith("unfinished ")]
+    return tuple(dict.fromkeys(word[2] for word in words if len(word) == 3))
 
 
 def cpu_level(flags: Sequence[str]) -> str:

@@ -13,9 +13,11 @@ from pyinfra.api import FunctionCommand, StringCommand, operation
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from roles.base import download
+from roles.base import apt, download
+from roles.base.apt import Change, Repository
 from roles.base.download import Download
-from roles.base.facts import CheckoutFact, DownloadsFact, MissingPackagesFact
+from roles.base.facts import AptFact, CheckoutFact, DownloadsFact, MissingPackagesFact, RecordFact
+from roles.base.machine import UNFINISHED, unfinished
 from roles.base.remote import complain, run, say
 
 WORK = "/var/lib/gpuquilt/work"
@@ -27,20 +29,173 @@ SAID = 3
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 
 
+Judge = Callable[[list[Change]], list[str]]
+"""Reads a simulated installation, and says what speaks against it: sentences without the host's name."""
+
+
+def accepted(changes: list[Change]) -> list[str]:
+    """Nothing speaks against it."""
+    return []
+
+
+def kept(package: str) -> bool:
+    """No package may be removed."""
+    return False
+
+
 @operation()
 def packages(names: list[str]) -> Commands:
     """Install the named Debian packages that are missing; the package lists are refreshed only then.
 
     :param names: package names; what is installed is left at its version
     """
+    yield from _chosen("base", names, accepted, kept, False)
+
+
+@operation()
+def chosen_packages(
+    record: str, packages: list[str], judge: Judge = accepted, removable: Callable[[str], bool] = kept, moved: bool = False
+) -> Commands:
+    """Install those of the packages that are missing, once what apt would do has been read.
+
+    What dpkg was interrupted in is finished first. Where the judge has anything to say, or a package would be removed that
+    may not be, the operation fails with that, and nothing is installed. What was not there before is written down below
+    `RECORDS`, for `remove_packages`.
+
+    :param record: names what was written down, and the transient unit that installs
+    :param packages: package names; what is installed is left at its version, unless it is to move
+    :param judge: is given every package that would be installed, changed or removed
+    :param removable: whether a package may be removed for it, by its name
+    :param moved: those that are there are to move to the version that the pins want, an older one included
+    """
+    yield from _chosen(record, packages, judge, removable, moved)
+
+
+def _chosen(record: str, names: list[str], judge: Judge, removable: Callable[[str], bool], moved: bool) -> Commands:
     missing = host.get_fact(MissingPackagesFact, names=names)
-    if not missing:
+    if moved or missing or host.get_fact(RecordFact, record=record).unfinished:
+        yield FunctionCommand(_install, (record, names if moved else missing, judge, removable, moved), {})
+    else:
         host.noop("all packages are installed")
+
+
+def _install(
+    state: State, host: Host, record: str, names: list[str], judge: Judge, removable: Callable[[str], bool], moved: bool
+) -> bool:
+    """Refresh, simulate, judge, install. The script that installs simulates once more, because lists may have changed."""
+    interrupted = unfinished(run(state, host, f"{UNFINISHED}true").output)
+    if interrupted:
+        say(host, f"dpkg was interrupted with {', '.join(interrupted)} half-configured; it is finished first")
+    if not _follow(state, host, "gpuquilt-apt", apt.script(host.name, "refresh"), str):
+        return False
+    if not names:
+        return True
+    command = apt.install_command(names, moved)
+    answer = run(state, host, _simulation(command), timeout=300)
+    if not answer.ok:
+        complain(host, f"{host.name}: {apt.simulation_failed(answer.output, answer.errors)}")
+        return False
+    found = apt.changes(answer.output)
+    sentences = [*judge(found), *apt.unwanted_removals(found, removable)]
+    for sentence in sentences:
+        complain(host, f"{host.name}: {sentence}")
+    if sentences or not found:
+        return not sentences
+    new = [change.package for change in found if change.action == "install" and not change.before]
+    script = apt.script(host.name, "install_packages", record, apt.digest(answer.output), " ".join(new), *command)
+    return _follow(state, host, f"gpuquilt-install-{record}", script, str)
+
+
+@operation()
+def remove_packages(record: str) -> Commands:
+    """Purge what came by us under a name, and forget it; refused where anything else would go, too.
+
+    :param record: as it was given to `chosen_packages`
+    """
+    found = host.get_fact(RecordFact, record=record)
+    if found.kept:
+        yield FunctionCommand(_purge, (record, sorted(found.states)), {})
+    else:
+        host.noop("no package came by us")
+
+
+def _purge(state: State, host: Host, record: str, names: list[str]) -> bool:
+    simulated = []
+    if names:
+        answer = run(state, host, _simulation(["purge", *names]), timeout=300)
+        if not answer.ok:
+            complain(host, f"{host.name}: {apt.simulation_failed(answer.output, answer.errors)}")
+            return False
+        simulated = answer.output
+        sentences = apt.unwanted_losses(apt.changes(simulated), names)
+        for sentence in sentences:
+            complain(host, f"{host.name}: {sentence}")
+        if sentences:
+            return False
+    script = apt.script(host.name, "purge_packages", record, apt.digest(simulated), *names)
+    return _follow(state, host, f"gpuquilt-install-{record}", script, str)
+
+
+def _simulation(command: list[str]) -> str:
+    return f"LC_ALL=C apt-get --simulate {shlex.join(command)}"
+
+
+@operation()
+def repository(repository: Repository) -> Commands:
+    """Have a repository, once: its key, one source file, and no other entry for it in whichever file.
+
+    Nothing is changed before the host has fetched the key, found the fingerprint right, and read the repository with it.
+    """
+    seen = host.get_fact(AptFact)
+    others = apt.without(seen.files, repository)
+    key_is_right = repository.fingerprint.upper() in seen.keys.get(repository.key_file, ())
+    if key_is_right and not others and seen.files.get(repository.file) == repository.text and seen.has_lists(repository):
+        host.noop(f"{repository.uri} is a source")
         return
-    wanted = " ".join(shlex.quote(name) for name in missing)
-    # Ubuntu's needrestart would restart services that use a library that was upgraded: ours wait for the switch.
-    install = "NEEDRESTART_SUSPEND=1 DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends"
-    yield from long_work("packages", f"set -e\napt-get update\n{install} {wanted}\n")
+    script = apt.script(
+        host.name,
+        "add_repository",
+        "" if key_is_right else repository.key,
+        repository.fingerprint,
+        apt.below(repository.key_file),
+        apt.below(repository.file),
+        repository.text,
+        " ".join(seen.missing),
+        *(word for path, text in others.items() for word in (apt.below(path), text)),
+    )
+    yield from long_work(f"repository-{repository.name}", script)
+
+
+@operation()
+def no_repository(repository: str) -> Commands:
+    """Take the source file of a repository and its key away.
+
+    :param repository: the name of the `Repository`
+    """
+    seen = host.get_fact(AptFact)
+    files = [path for path in apt.files_of(repository) if path in seen.files or path in seen.keys]
+    if files:
+        yield StringCommand(f"rm -f {shlex.join(files)}")
+    else:
+        host.noop("there is no such source")
+
+
+@operation()
+def components(names: list[str]) -> Commands:
+    """Switch on components of the distribution's own archive; their lists come with the next installation.
+
+    :param names: e.g. ``non-free-firmware``, in addition to those that were switched on by us before; none: those are
+        switched off again
+    """
+    seen = host.get_fact(AptFact)
+    wanted = apt.components_text(seen, names) if names else ""
+    path = apt.COMPONENTS
+    if wanted == seen.files.get(path, ""):
+        host.noop("they are switched on" if names else "none was switched on by us")
+    elif wanted:
+        yield StringCommand(f"printf %s {shlex.quote(wanted)} >{path}.new && mv {path}.new {path}")
+    else:
+        yield StringCommand(f"rm {path}")
 
 
 def long_work(name: str, script: str, progress: Callable[[str], str] = str) -> Commands:

@@ -55,6 +55,10 @@ class HostSettings:
     def __init__(self, by_model: Mapping[type[RoleSettings], RoleSettings]) -> None:
         self._by_model = dict(by_model)
 
+    def __contains__(self, model: type[RoleSettings]) -> bool:
+        """Whether they were read for this host: see `RoleSettings.groups`."""
+        return model in self._by_model
+
     def __getitem__(self, model: type[S]) -> S:
         found = self._by_model[model]
         assert isinstance(found, model)

@@ -26,6 +26,12 @@ def reboot() -> None:
     reboot_operations.reboot(name="Others, one at a time", hypervisor=False, _serial=True, _timeout=forever)
 
 
+@deploy("Services")
+def remove() -> None:
+    """Stop and remove the services; a unit of the same name that is not ours stays."""
+    operations.no_units(name="No services of ours")
+
+
 @deploy("Switch")
 def switch(ready: Ready) -> None:
     """Bring all hosts to what their roles have offered, in lock step, or back."""

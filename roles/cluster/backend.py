@@ -14,6 +14,7 @@ from roles.gpus.link import Verdict
 
 BOUND = f"passed through to a virtual machine (bound to {VFIO})"
 TO_BE_BOUND = "to be passed through to a virtual machine"
+UNREACHABLE = "unreachable"
 CPU: Backend = "cpu"
 NATIVE: dict[str, Backend] = {"nvidia": "cuda", "amd": "hip", "intel": "sycl"}
 """Vendor → the backend that is made for its GPUs; where GPUs of several compute, the first one decides."""
@@ -95,7 +96,7 @@ def select(
     _say_links(seen, own, works, remarks)
     dead = [gpu for gpu in own if gpu.link and gpu.link.verdict == Verdict.UNREACHABLE]
     able, unable = _known([gpu for gpu in own if gpu not in dead], catalog, remarks if works else Remarks())
-    left_out += [LeftOut(gpu, "unreachable") for gpu in dead] + unable
+    left_out += [LeftOut(gpu, UNREACHABLE) for gpu in dead] + unable
     native, compromise = _native(able, system, catalog) if works else (CPU, "")
     backend = native if settings.backend == "auto" else settings.backend
     if settings.backend != "auto":

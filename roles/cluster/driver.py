@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from roles.cluster.backend import title, titles
@@ -15,6 +15,7 @@ from roles.cluster.settings import Settings
 from roles.gpus.catalog import Branch, Catalog, Distribution, DriverOffer, Flavour, Generation, OpenModule, Toolkit, numbers
 from roles.gpus.driver import Drivers
 from roles.gpus.gpu import Gpu
+from roles.gpus.state import Kind, State, state
 
 OPEN_BY_DEFAULT = 560
 """NVIDIA's own installers choose the open module from this branch on.
@@ -82,17 +83,21 @@ class Ground:
     def generation(self, gpu: Gpu) -> Generation:
         return self.catalog.generations[gpu.generation or ""]
 
+    @property
+    def state(self) -> State:
+        return state(self.drivers, self.gpus, self.catalog)
+
 
 def present(drivers: Drivers) -> Driver | None:
-    """The driver that is there: the one that runs, or the one that the next boot loads."""
-    return _loaded(drivers) or _on_disk(drivers)
+    """The driver that is there: the one that runs, the one that the next boot loads, or one that is not installed to the end."""
+    return _loaded(drivers) or _on_disk(drivers) or _packaged(drivers)
 
 
 def plan_driver(ground: Ground, settings: Settings, remarks: Remarks) -> Driver | None:
     """The driver that the host is to have; None where there cannot be one, which is refused."""
     now = present(ground.drivers)
-    if (conflict := _conflict(ground)) is not None:
-        remarks.refusals.append(conflict)
+    if (obstacle := _conflict(ground) or _unreachable(ground)) is not None:
+        remarks.refusals.append(obstacle)
         return None
     choose = _unmanaged if settings.driver == "unmanaged" else _managed
     wanted = choose(ground, now, settings, remarks)
@@ -110,10 +115,8 @@ def unfit(ground: Ground, branch: int, flavour: Flavour | None) -> str:
             return f"branch {branch} has dropped {title(gpu)}, whose last one is {generation.last_branch}"
         if generation.first_branch is not None and branch < generation.first_branch:
             return f"branch {branch} is too old for {title(gpu)}, which needs {generation.first_branch} or newer"
-        if flavour == "open" and generation.open_module == OpenModule.IMPOSSIBLE:
-            return f"the open module cannot drive {title(gpu)}"
-        if flavour == "proprietary" and generation.open_module == OpenModule.REQUIRED:
-            return f"{title(gpu)} needs the open module"
+        if not generation.takes(flavour):
+            return f"the open module cannot drive {title(gpu)}" if flavour == "open" else f"{title(gpu)} needs the open module"
     return ""
 
 
@@ -135,6 +138,16 @@ def _on_disk(drivers: Drivers) -> Driver | None:
     return _there(drivers.nvidia.on_disk, drivers.nvidia.on_disk_flavour)
 
 
+def _packaged(drivers: Drivers) -> Driver | None:
+    """What a run that was broken off has left, or a kernel that came later than the driver."""
+    return _there(drivers.nvidia.packaged, drivers.nvidia.packaged_flavour)
+
+
+def _installed(drivers: Drivers) -> Driver | None:
+    """The driver that the next boot is to load, whether or not it is done."""
+    return _on_disk(drivers) or _packaged(drivers) or (None if drivers.is_removed else _loaded(drivers))
+
+
 def _there(version: str, flavour: Flavour | None) -> Driver | None:
     return Driver(version, numbers(version)[0], flavour, "loaded") if numbers(version) else None
 
@@ -154,6 +167,11 @@ def _conflict(ground: Ground) -> str | None:
     return None
 
 
+def _unreachable(ground: Ground) -> str | None:
+    found = ground.state
+    return found.sentence if found.kind is Kind.UNREACHABLE else None
+
+
 def _unmanaged(ground: Ground, now: Driver | None, settings: Settings, remarks: Remarks) -> Driver | None:
     if now is None:
         if settings.cuda_toolkit is None and ground.cuda:
@@ -164,7 +182,7 @@ def _unmanaged(ground: Ground, now: Driver | None, settings: Settings, remarks: 
             return None
         return Driver("", 0, None, "unmanaged")
     reason = unfit(ground, now.branch, now.flavour)
-    installed = _on_disk(ground.drivers) or now
+    installed = _installed(ground.drivers) or now
     broken = unfit(ground, installed.branch, installed.flavour)
     if reason and broken:
         remarks.refusals.append(f"driver = 'unmanaged' and {reason}: install another driver, or leave `driver` out.")
@@ -179,32 +197,98 @@ def _unmanaged(ground: Ground, now: Driver | None, settings: Settings, remarks: 
         return None
     else:
         _say_reboot(ground, remarks)
+        _say_state(ground, False, remarks)
     return replace(now if broken else installed, source="unmanaged")
 
 
 def _managed(ground: Ground, now: Driver | None, settings: Settings, remarks: Remarks) -> Driver | None:
     # Where it is not the one that runs, the libraries are new already, and nothing computes before the reboot.
-    installed = _on_disk(ground.drivers) or now
+    installed = _installed(ground.drivers)
     why = _why_it_goes(ground, installed, settings) if installed else ""
     if installed and not why:
         if rejected := _rejected_at_boot(ground):
             remarks.refusals.append(rejected)
             return None
-        _say_reboot(ground, remarks)
-        return installed
+        return _completed(ground, installed, remarks)
     offer = _offer(ground, settings, remarks)
     if offer is None:
         return None
     flavour = _flavour(ground, offer.branch, settings)
-    assert ground.distribution
-    names = ground.distribution.packages_for(offer.packages[flavour], ground.drivers.kernel)
+    names = _packages(ground, offer.packages[flavour])
     wanted = Driver(offer.version, offer.branch, flavour, offer.origin, names)
-    if now is not None:
+    if installed is not None:
         remarks.steps.append(f"remove NVIDIA driver {installed}, because {why}")
+    if now is not None and (ground.drivers.nvidia.loaded or ground.drivers.nvidia.on_disk):
         remarks.reboots.append(f"NVIDIA driver {now} gives way to {wanted}")
     remarks.steps.append(f"install NVIDIA driver {wanted} from {SOURCES[offer.origin]}: {', '.join(names)}")
     remarks.reboots.extend(_held(ground))
     return wanted
+
+
+def _completed(ground: Ground, there: Driver, remarks: Remarks) -> Driver:
+    """A driver that stays, with the packages that it is made of, and what is still to be done for it."""
+    _say_reboot(ground, remarks)
+    packages = _packages_of(ground, there)
+    if missing := [name for name in packages if not _is_installed(ground, name)]:
+        remarks.steps.append(f"complete NVIDIA driver {there}: install {', '.join(missing)}")
+    _say_state(ground, True, remarks)
+    return replace(there, packages=packages)
+
+
+def _packages_of(ground: Ground, there: Driver) -> tuple[str, ...]:
+    """The packages of the catalog that a driver comes from; none where it came another way."""
+    nvidia = ground.drivers.nvidia
+    for offer in ground.distribution.drivers if ground.distribution else ():
+        for flavour, names in offer.packages.items():
+            fits = offer.branch == there.branch and {there.flavour, nvidia.packaged_flavour} <= {flavour, None}
+            if fits and any(_is_of(package, names) for package in nvidia.module_packages):
+                return _without_pinning(ground, _packages(ground, names))
+    return ()
+
+
+def _without_pinning(ground: Ground, names: Sequence[str]) -> tuple[str, ...]:
+    """The packages of a driver, without NVIDIA's pins if it is done without them.
+
+    It is then Ubuntu's, of which NVIDIA's driver has the names and Ubuntu no such package; or somebody has put it there so.
+    """
+    parts = [name for name in names if "-pinning-" not in name and "-headers-" not in name]
+    done = bool(ground.drivers.nvidia.on_disk) and all(_is_installed(ground, name) for name in parts)
+    return tuple(name for name in names if not done or "-pinning-" not in name or _is_installed(ground, name))
+
+
+def _packages(ground: Ground, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of packages for the kernel that boots next.
+
+    Their metapackage brings headers of the newest kernel, which may not be the one that is there; DKMS builds with those alone.
+    """
+    assert ground.distribution
+    release = ground.drivers.next_kernel
+    found = ground.distribution.packages_for(names, release)
+    if not release or ground.drivers.headers or not any("headers-{kernel}" in name for name in names):
+        return found
+    return (f"{'proxmox' if release.endswith('-pve') else 'linux'}-headers-{release}", *found)
+
+
+def _is_of(package: str, names: Sequence[str]) -> bool:
+    """Whether a package is one of these, whatever kernel it is for."""
+    return any(fnmatchcase(package, name.format(kernel="*")) for name in names)
+
+
+def _is_installed(ground: Ground, name: str) -> bool:
+    return name in ground.drivers.nvidia.packages or name in ground.drivers.header_packages
+
+
+def _say_state(ground: Ground, managed: bool, remarks: Remarks) -> None:
+    """What no reboot ends."""
+    found = state(ground.drivers, ground.gpus, ground.catalog, managed)
+    built_here = ground.drivers.nvidia.dkms is not None or bool(ground.drivers.nvidia.module_packages)
+    if managed and built_here and found.kind is Kind.NOT_BUILT:
+        version = _installed(ground.drivers)
+        remarks.steps.append(
+            f"have the module of NVIDIA driver {version} built for the kernel that boots next, {ground.drivers.boots}"
+        )
+    elif found.kind in (Kind.NOT_BUILT, Kind.WRONG_FLAVOUR, Kind.WRONG_BRANCH, Kind.MISMATCH) and not found.reboot:
+        remarks.warnings.append(found.sentence)
 
 
 def _why_it_goes(ground: Ground, there: Driver, settings: Settings) -> str:
@@ -323,25 +407,28 @@ def _held(ground: Ground) -> list[str]:
 
 def _rejected_at_boot(ground: Ground) -> str:
     """Why a driver that is installed and not loaded is not loaded by a reboot either; empty where it is, as far as is known."""
-    nvidia = ground.drivers.nvidia
-    built = any(re.search(r"(?<!-no)-dkms\b", name) for name in nvidia.packages)
-    return _rejected(ground, nvidia.on_disk) if built and not nvidia.loaded and _signs_in_vain(ground) else ""
+    found, nvidia = ground.state, ground.drivers.nvidia
+    if found.kind is not Kind.SECURE_BOOT:
+        return ""
+    built = any(not name.startswith("linux-") for name in nvidia.module_packages)
+    return _rejected(ground, nvidia.on_disk or nvidia.packaged) if built and _signs_in_vain(ground) else found.sentence
 
 
 def _say_reboot(ground: Ground, remarks: Remarks) -> None:
     """Why a driver that is installed well does not work before the next boot; it is not to be installed again for that."""
-    loaded, installed = _loaded(ground.drivers), _on_disk(ground.drivers)
-    held = _held(ground)
-    if held:
-        remarks.reboots += [f"{holder}, and NVIDIA driver {installed or loaded} is installed" for holder in held]
+    loaded, installed, nvidia = _loaded(ground.drivers), _installed(ground.drivers), ground.drivers.nvidia
+    if not ground.state.reboot:
+        return
+    if held := _held(ground):
+        remarks.reboots += [f"{holder}, and NVIDIA driver {installed} is installed" for holder in held]
     elif loaded is None:
-        # Where no card is there yet, none is missing.
-        if any(gpu.address for gpu in ground.gpus):
-            remarks.reboots.append(f"NVIDIA driver {installed} is installed and not loaded")
+        remarks.reboots.append(f"NVIDIA driver {installed} is installed and not loaded")
     elif installed and _differ(loaded, installed):
         remarks.reboots.append(f"NVIDIA driver {loaded} is loaded and {installed} is installed")
-    elif "mismatch" in ground.drivers.nvidia.problem:
-        remarks.reboots.append(f"nvidia-smi says {ground.drivers.nvidia.problem!r}")
+    elif nvidia.problem:
+        remarks.reboots.append(f"nvidia-smi says {nvidia.problem!r}")
+    else:
+        remarks.reboots.append(f"NVIDIA's module {loaded.version} is loaded and its libraries are {nvidia.library}")
 
 
 def _differ(one: Driver, other: Driver) -> bool:

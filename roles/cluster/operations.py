@@ -37,6 +37,16 @@ def fails(sentence: str) -> StringCommand:
 
 
 @operation()
+def no_units() -> Commands:
+    """Have neither service of ours, running or installed."""
+    services = host.get_fact(SeenFact).services
+    ours = [unit for unit in (LLAMA_SERVER, RPC_SERVER) if services.get(unit, Service()).ours]
+    for unit in ours:
+        yield StringCommand(_no_unit(unit))
+    host.noop("there are none")
+
+
+@operation()
 def want() -> Commands:
     """This host is to run the units that its roles have offered, from the plan's release."""
     switch = current_switch()
@@ -111,7 +121,7 @@ def remember() -> Commands:
     if switch.missing or switch.failures:
         return
     for unit in switch.superfluous(host.name):
-        yield StringCommand(f"systemctl disable --now {unit}; rm -f /etc/systemd/system/{unit}; systemctl daemon-reload")
+        yield StringCommand(_no_unit(unit))
     wanted, verified = switch.wanted[host.name], switch.seen[host.name].verified
     if wanted != verified:
         if verified is not None and switch.moves(host.name):
@@ -212,6 +222,10 @@ def _must(state: State, host: Host, command: str) -> list[str]:
     if not answer.ok:
         raise HostError(f"a step of the switch failed ({' '.join(answer.errors) or 'no reason was given'}).")
     return answer.output
+
+
+def _no_unit(unit: str) -> str:
+    return f"systemctl disable --now {unit}; rm -f /etc/systemd/system/{unit}; systemctl daemon-reload"
 
 
 def _write(path: str, text: str) -> StringCommand:

@@ -170,6 +170,7 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog, needed: Sequence
         machines=machines,
         warnings=(
             *(f"{name}: {warning}" for name, found in provisions.items() for warning in found.remarks.warnings),
+            *_interrupted(hosts),
             *_unlike_graphs(provisions, compute),
         ),
         refusals=(
@@ -346,6 +347,16 @@ def _compute(serving: list[Host], provisions: Mapping[str, Provision], catalog: 
             computing[host.name] = Computing(found.selection.backend, found.selection.gpus, version, host.settings)
     planned = plan_compute(computing, catalog, {name: provisions[name].remarks for name in computing})
     return {name: plan for name, plan in planned.items() if not provisions[name].remarks.refusals}
+
+
+def _interrupted(hosts: list[Host]) -> list[str]:
+    """A package manager that was killed or lost its power has left something undone."""
+    return [
+        f"{host.name}: dpkg was interrupted with {', '.join(host.machine.unfinished)} half-configured; it is finished before"
+        " anything is installed."
+        for host in hosts
+        if host.machine.unfinished
+    ]
 
 
 def _unlike_graphs(provisions: Mapping[str, Provision], compute: Mapping[str, ComputePlan]) -> list[str]:

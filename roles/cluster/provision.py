@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from roles.cluster.backend import LeftOut, Lender, Selection, select
+from roles.cluster.backend import UNREACHABLE, LeftOut, Lender, Selection, select
 from roles.cluster.driver import Driver, Ground, plan_driver, present
+from roles.cluster.graphics import plan_graphics, with_vulkan
 from roles.cluster.passthrough import Function, Passthrough, plan_passthrough
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
@@ -15,6 +16,7 @@ from roles.gpus.catalog import Catalog
 from roles.gpus.driver import Drivers
 from roles.gpus.gpu import Gpu
 from roles.gpus.pci import Device
+from roles.gpus.state import Kind, State, state
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,9 @@ class MachinePlan:
     :param gpus: the GPUs that compute here: seen, and declared
     :param left_out: the other GPUs, each with the reason
     :param driver_now: NVIDIA's driver that is there, None where there is none
+    :param driver_state: how it stands with it; None where no GPU of NVIDIA is to compute
     :param driver: the one that is to be there, None where none is needed
+    :param graphics: the packages that its GPUs of other vendors need
     :param steps: what would be done before anything is built, in order
     :param passthrough: the PCI functions that are to be bound to vfio-pci: the cards that `passthrough` names, with all that
         goes with them
@@ -38,9 +42,11 @@ class MachinePlan:
     gpus: tuple[Gpu, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     driver_now: Driver | None = None
+    driver_state: State | None = None
     driver: Driver | None = None
     passthrough: tuple[Function, ...] = ()
     passthrough_absent: tuple[str, ...] = ()
+    graphics: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     reboot: str = ""
     must_reboot: bool = False
@@ -54,8 +60,10 @@ class Provision:
 
     selection: Selection
     driver_now: Driver | None
+    driver_state: State | None
     driver: Driver | None
     passing: Passthrough
+    graphics: tuple[str, ...]
     remarks: Remarks
 
     @property
@@ -65,9 +73,11 @@ class Provision:
             gpus=self.selection.gpus,
             left_out=self.selection.left_out,
             driver_now=self.driver_now,
+            driver_state=self.driver_state,
             driver=self.driver,
             passthrough=self.passing.functions,
             passthrough_absent=self.passing.absent,
+            graphics=self.graphics,
             steps=tuple(self.remarks.steps),
             reboot="; ".join([*self.remarks.reboots, *self.remarks.wishes]),
             must_reboot=bool(self.remarks.reboots),
@@ -100,16 +110,26 @@ def provision(
     selection = select(seen, passing, settings, works, system, catalog, remarks, lender)
     nvidia = [gpu for gpu in selection.gpus if gpu.vendor == "nvidia"]
     driver = None
+    found = _state(selection, drivers, settings, catalog)
     if nvidia:
         ground = Ground(nvidia, selection.backend == "cuda", drivers, system, today, catalog)
         driver = plan_driver(ground, settings, remarks)
-        _say_problem(drivers, remarks)
+        driver = with_vulkan(driver, selection, drivers, system, catalog, remarks)
+        _say_problem(drivers, found, remarks)
     if drivers.reboot_wanted:
         remarks.wishes.append("its packages ask for one")
-    return Provision(selection, present(drivers), driver, passing, remarks)
+    graphics = plan_graphics(selection, drivers.boots, system, catalog, remarks)
+    return Provision(selection, present(drivers), found, driver, passing, graphics, remarks)
 
 
-def _say_problem(drivers: Drivers, remarks: Remarks) -> None:
+def _state(selection: Selection, drivers: Drivers, settings: Settings, catalog: Catalog) -> State | None:
+    """Of a host whose only card is dead it is told too: that no driver helps."""
+    gpus = [*selection.gpus, *(out.gpu for out in selection.left_out if out.reason == UNREACHABLE)]
+    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
+    return state(drivers, nvidia, catalog, settings.driver != "unmanaged") if nvidia else None
+
+
+def _say_problem(drivers: Drivers, found: State | None, remarks: Remarks) -> None:
     problem = drivers.nvidia.problem
-    if problem and not remarks.reboots:
+    if problem and not remarks.reboots and found and found.kind in (Kind.SILENT, Kind.LOADED, Kind.NOT_BUILT):
         remarks.warnings.append(f"nvidia-smi says {problem!r}: see `dmesg` there for NVIDIA's own reason (NVRM).")

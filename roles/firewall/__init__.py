@@ -11,7 +11,7 @@ from pyinfra.api import deploy
 from roles.cluster.plan import HostPlan
 from roles.firewall.operations import guard, guard_both, unguard
 
-__all__ = ["prepare", "settle"]
+__all__ = ["prepare", "remove", "settle"]
 
 
 @deploy("Firewall")
@@ -34,3 +34,9 @@ def settle(plan: HostPlan) -> None:
         guard(name="Guard the RPC port alone", plan=plan)
     else:
         unguard(name="Take the guard away")
+
+
+@deploy("Firewall")
+def remove() -> None:
+    """Take the guard away, once no RPC server runs."""
+    unguard(name="Take the guard away")

@@ -80,6 +80,11 @@ class Generation(Entry):
     last_branch: int | None = None
     members: tuple[Chips, ...]
 
+    def takes(self, flavour: Flavour | None) -> bool:
+        """Whether a flavour of the module drives it, as far as is known."""
+        never = {"open": OpenModule.IMPOSSIBLE, "proprietary": OpenModule.REQUIRED}
+        return flavour is None or self.open_module != never[flavour]
+
 
 class Branch(Entry):
     """A branch of NVIDIA's driver.
@@ -128,6 +133,7 @@ class DriverOffer(Entry):
     :param version: newest version that was seen there
     :param packages: what to install for computing, without a desktop, by flavour; a flavour that is left out is not offered;
         ``{kernel}`` stands for the kernel, see `Distribution.packages_for`
+    :param vulkan: what to install beside that for Vulkan; empty where that is not known
     :param signed: its modules are signed by the distribution, so that Secure Boot accepts them
     :param supported: false for a version that NVIDIA maintains no more, whatever the distribution does
     """
@@ -136,14 +142,39 @@ class DriverOffer(Entry):
     branch: int
     version: Version
     packages: dict[Flavour, tuple[str, ...]]
+    vulkan: tuple[str, ...] = ()
     signed: bool = False
     supported: bool = True
+
+
+class Graphics(Entry):
+    """What a distribution has for GPUs whose kernel driver is Linux's own.
+
+    :param firmware: vendor → the packages with the firmware of its GPUs
+    :param vulkan: loader, drivers and tools for computing with Vulkan on the host itself
+    """
+
+    firmware: dict[Vendor, tuple[str, ...]]
+    vulkan: tuple[str, ...]
+
+
+class ToolkitOffer(Entry):
+    """A minor release of CUDA that a package source has for a distribution, to be installed on a host itself.
+
+    :param origin: ``distribution`` (its own archive) or ``nvidia`` (NVIDIA's repository)
+    :param packages: what to install; none of them brings a driver of its own
+    """
+
+    origin: Literal["distribution", "nvidia"]
+    packages: tuple[str, ...]
 
 
 class Distribution(Entry):
     """A release of a distribution.
 
     :param drivers: where NVIDIA's driver can come from
+    :param graphics: what GPUs of other vendors than NVIDIA need
+    :param toolkits: where CUDA's minor releases can come from
     :param kernel: how names of packages for its usual kernel end, e.g. amd64 or generic
     :param newer_kernel: what Ubuntu appends to that for the kernel of a later release; None where the names stay the same
     :param kernel_version: version of its own kernel, from which later ones are told; likewise None
@@ -153,6 +184,8 @@ class Distribution(Entry):
 
     title: str
     drivers: tuple[DriverOffer, ...]
+    graphics: Graphics
+    toolkits: dict[Version, ToolkitOffer] = {}
     kernel: str
     newer_kernel: str | None = None
     kernel_version: Version | None = None
@@ -160,10 +193,10 @@ class Distribution(Entry):
     backends: tuple[Literal["sycl", "hip", "vulkan"], ...] = ()
 
     def packages_for(self, names: Iterable[str], release: str) -> tuple[str, ...]:
-        """The names of packages, those that belong to a kernel for the one that runs.
+        """The names of packages, those that belong to a kernel for a certain one.
 
         :param names: with ``{kernel}`` where it belongs
-        :param release: of the running kernel, as ``uname -r`` prints it; empty where that is not known
+        :param release: of that kernel, as ``uname -r`` prints it; empty for the distribution's usual one
         """
         found = re.fullmatch(r"([0-9]+\.[0-9]+).*?-((?:cloud-|rt-)?[a-z][a-z0-9]*)", release)
         kernel = found[2] if found else self.kernel

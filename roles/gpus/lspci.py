@@ -73,7 +73,7 @@ def parse(text: str) -> list[Device]:
     Lines that belong to no device are passed over. What the text says of a device in two places is put together.
     """
     # A text that ends within a line may have been cut off there, and x1 may have been x16.
-    text = re.sub(r"Width x[13]\Z", "", _DECORATION.sub("", text).replace("\u00a0", " "))
+    text = re.sub(r"Width x[136]\Z", "", _DECORATION.sub("", text).replace("\u00a0", " "))
     found: dict[str, Device] = {}
     for header, block in _blocks(text):
         device = _device(header, block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from roles.gpus.catalog import Flavour
 from roles.gpus.driver import PASSTHROUGH, Drivers, Nvidia, NvidiaGpu
@@ -25,8 +26,10 @@ FIELDS = (
 
 PACKAGES = (
     "cuda-drivers*",
+    "firmware-nvidia-gsp",
     "libcuda1",
     "libnvidia-compute*",
+    "libnvidia-gl*",
     "linux-modules-nvidia*",
     "nvidia-compute*",
     "nvidia-dkms*",
@@ -35,20 +38,39 @@ PACKAGES = (
     "nvidia-kernel*",
     "nvidia-legacy*",
     "nvidia-open*",
+    "nvidia-persistenced",
     "nvidia-smi",
     "nvidia-tesla*",
     "nvidia-utils*",
+    "nvidia-vulkan-icd",
 )
 """How packages of the driver are called by Debian, Ubuntu and NVIDIA: patterns of dpkg-query."""
 
+HEADERS = ("linux-headers-[a-z]*", "proxmox-default-headers", "pve-headers")
+"""Likewise the metapackages of kernel headers; a package of one kernel's own headers has its version there."""
+
+UNPACKED = ("installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending")
+"""Statuses of dpkg in which a package's files are there: all but the first are left by a run that was broken off."""
+
+LINES = 100
+"""How much of the kernel's log is read at most."""
+
 SECONDS = 20
 """How long nvidia-smi may take; with a GPU that it cannot reach it can hang."""
+
+_PATTERNS = " ".join(f"'{name}'" for name in (*PACKAGES, *HEADERS))
 
 # On Debian the module is nvidia-current.ko or nvidia-current-open.ko, and only modprobe's configuration says which it loads.
 LOOK = rf"""
 PATH=$PATH:/usr/sbin:/sbin
 export LC_ALL=C
-echo "kernel $(uname -r)"
+running=$(uname -r)
+echo "kernel $running"
+# The boot loader starts the newest by this order (grub-mkconfig_lib).
+next=$(ls "$root/boot" | sed -n '/\.old$\|\.bak$\|\.dpkg-/d; s/^vmlinuz-//p' | sort -V | tail -n 1)
+[ -n "$next" ] && echo "next $next"
+kernel=${{next:-$running}}
+[ -e "$root/lib/modules/$kernel/build" ] && echo headers
 if [ -d "$root/sys/firmware/efi" ]; then
     echo "efi $(od -An -tu1 -j4 -N1 "$root/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")"
     mokutil --sb-state | sed 's/^/mokutil /'
@@ -61,9 +83,20 @@ read -r line <"$root/proc/cmdline"
 for word in $line; do case $word in {PASSTHROUGH}=*) echo "passthrough ${{word#*=}}" ;; esac; done
 sed -n 's/^NVRM version: */running /p' "$root/proc/driver/nvidia/version"
 read -r version <"$root/sys/module/nvidia/version" && echo "loaded $version"
-module=$(modprobe --show-depends nvidia | sed -n 's/^install .*modprobe -i \([^ ]*\).*/\1/p')
-modinfo "${{module:-nvidia}}" | sed -n 's/^\(version\|license\): */\1 /p'
-dpkg-query -W -f 'package ${{db:Status-Status}} ${{Package}} ${{Version}}\n' {" ".join(f"'{name}'" for name in PACKAGES)}
+module=$(modprobe --set-version="$kernel" --show-depends nvidia | sed -n 's/^install .*modprobe -i \([^ ]*\).*/\1/p')
+modinfo -k "$kernel" "${{module:-nvidia}}" | sed -n 's/^\(version\|license\): */\1 /p'
+for source in "$root"/var/lib/dkms/nvidia*/*/source; do
+    case $source in */nvidia-fs/*) continue ;; esac
+    [ -e "$source" ] || [ -L "$source" ] || continue
+    [ -n "$(ls -d "${{source%/source}}/$kernel"/*/module)" ] && echo "dkms built" || echo "dkms known"
+done
+dpkg-query -W -f 'package ${{db:Status-Status}} ${{Package}} ${{Version}}\n' {_PATTERNS}
+dmesg --notime | sed -n '
+    s/^\(\[[^]]*\]\)* *//
+    s/pid[ =][0-9]*/pid/
+    /NVRM: Xid/ {{ /fallen off the bus/ !d }}
+    /^NVRM: \|D3cold to D0\|^Loading of .* is rejected\|unsigned module loading\|Key was rejected\|Required key/ s/^/log /p
+' | awk '!seen[$0]++' | head -n {LINES}
 [ -d "$root/sys/module/nvidia" ] && command -v nvidia-smi >/dev/null || exit 0
 for gpu in "$root"/sys/bus/pci/drivers/nvidia/*:*; do
     read -r status <"$gpu/power/runtime_status" && case $status in suspend*) exit 0 ;; esac
@@ -88,6 +121,8 @@ def parse(lines: Sequence[str]) -> Drivers:
     """Read the output of `look`; lines that it does not know are passed over."""
     values: dict[str, str] = {}
     packages: dict[str, str] = {}
+    log: list[str] = []
+    dkms: set[str] = set()
     enrolled = False
     said: list[str] = []
     mokutil: list[str] = []
@@ -95,6 +130,10 @@ def parse(lines: Sequence[str]) -> Drivers:
         key, _, value = line.partition(" ")
         if key == "package":
             packages |= _package(value)
+        elif key == "log":
+            log.append(value.strip())
+        elif key == "dkms":
+            dkms.add(value.strip())
         elif key == "key":
             enrolled = enrolled or "already enrolled" in value
         elif key == "mokutil":
@@ -105,8 +144,13 @@ def parse(lines: Sequence[str]) -> Drivers:
             values[key] = value.strip()
     running, running_flavour = _running(values.get("running", ""))
     gpus = {line: _gpu(line) for line in said if line}
+    headers = tuple(name for name in packages if any(fnmatchcase(name, pattern) for pattern in HEADERS))
     return Drivers(
         kernel=values.get("kernel", ""),
+        next_kernel=values.get("next", ""),
+        headers="headers" in values,
+        header_packages=headers,
+        log=tuple(log),
         secure_boot=_secure_boot("\n".join(mokutil), values.get("efi")),
         own_key_enrolled=enrolled,
         reboot_wanted="reboot" in values,
@@ -116,7 +160,8 @@ def parse(lines: Sequence[str]) -> Drivers:
             loaded_flavour=running_flavour,
             on_disk=values.get("version", ""),
             on_disk_flavour=_flavour(values.get("license", "")),
-            packages=packages,
+            dkms="built" in dkms if dkms else None,
+            packages={name: version for name, version in packages.items() if name not in headers},
             problem="; ".join(line for line, gpu in gpus.items() if not gpu),
             gpus=dict(gpu for gpu in gpus.values() if gpu),
         ),
@@ -125,7 +170,7 @@ def parse(lines: Sequence[str]) -> Drivers:
 
 def _package(text: str) -> dict[str, str]:
     words = text.split()
-    return {words[1]: words[2]} if len(words) == 3 and words[0] == "installed" else {}
+    return {words[1]: words[2]} if len(words) == 3 and words[0] in UNPACKED else {}
 
 
 def _secure_boot(mokutil: str, variable: str | None) -> bool | None:

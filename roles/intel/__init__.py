@@ -1,16 +1,21 @@
-"""What an Intel GPU needs to compute: firmware, user-space drivers, and access for the user that the services run as."""
+"""What an Intel GPU needs to compute: its firmware, Vulkan where the host itself computes with that, and access for our services.
+
+A container brings Vulkan, SYCL or ROCm with it. On a host: packages (see /var/lib/gpuquilt/packages/graphics) · in Debian
+/etc/apt/sources.list.d/gpuquilt-components.sources · the user `llama` in the groups `render` and `video`.
+"""
 
 from pyinfra.api import deploy
 
-from roles.base.settings import HostSettings
+from roles.base.graphics import graphics, no_graphics
 from roles.cluster.provision import MachinePlan
 
+__all__ = ["prepare", "remove"]
 
-def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
-    """Why this host cannot have it, one sentence each, as far as that can be known before anything is changed."""
-    return []
+remove = no_graphics
 
 
 @deploy("Intel GPUs")
 def prepare(machine: MachinePlan) -> None:
-    """Make it so; touches no service of ours."""
+    """Make it so where one computes; touches no service of ours."""
+    if any(gpu.vendor == "intel" for gpu in machine.gpus):
+        graphics(packages=machine.graphics)

@@ -14,11 +14,11 @@ from roles.base.settings import HostSettings
 from roles.cluster.plan import HostPlan
 from roles.llama_cpp.facts import RoomFact
 from roles.llama_cpp.manifest import Manifest, missing_flags
-from roles.llama_cpp.operations import build_tools, built_release, fetched_release, only_releases
+from roles.llama_cpp.operations import build_tools, built_release, fetched_release, nothing, only_releases
 from roles.llama_cpp.recipe import problems_of_backend, problems_of_space
 from roles.llama_cpp.settings import Settings
 
-__all__ = ["Manifest", "Settings", "build", "check", "fetch", "missing_flags", "prepare", "prune"]
+__all__ = ["Manifest", "Settings", "build", "check", "fetch", "missing_flags", "prepare", "prune", "remove"]
 
 LONGEST_BUILD = 6 * 3600
 """Seconds. A run that ends before the build does leaves it running, and the next one follows it."""
@@ -57,3 +57,9 @@ def prune(keep: Callable[[], frozenset[str]]) -> None:
     :param keep: gives the names of the releases to keep, when the operation runs
     """
     only_releases(name="Old releases", keep=keep, _timeout=LONGEST_TRANSFER)
+
+
+@deploy("llama.cpp")
+def remove() -> None:
+    """Take back releases, archives and builds; what still builds is stopped."""
+    nothing(name="No releases and builds")

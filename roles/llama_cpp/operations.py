@@ -16,10 +16,12 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
+from roles.base.facts import PathsFact
 from roles.base.operations import Commands, long_work, packages, pinned_checkout
 from roles.base.remote import HostError, complain, connection_arguments, run, say
 from roles.cluster.operations import fails
 from roles.cluster.plan import HostPlan
+from roles.cluster.state import CURRENT, RELEASES
 from roles.llama_cpp import gate, recipe
 from roles.llama_cpp.facts import ReleasesFact, StockFact
 from roles.llama_cpp.flags import Option, unknown_flags
@@ -106,6 +108,16 @@ def only_releases(keep: Callable[[], frozenset[str]]) -> Commands:
         yield StringCommand(f"rm -rf {shlex.join(superfluous)}")
     else:
         host.noop("nothing is left over")
+
+
+@operation()
+def nothing() -> Commands:
+    """Have no release, archive or build; what still builds is stopped."""
+    there = host.get_fact(PathsFact, paths=[RELEASES, recipe.ARCHIVES, CURRENT, recipe.ROOT])
+    if there:
+        yield StringCommand(recipe.stop_builds())
+        yield StringCommand(f"rm -rf --one-file-system {shlex.join(there)}")
+    host.noop("there is none")
 
 
 def _reporting(state: State, host: Host, work: Callable[[State, Host, HostPlan], None], plan: HostPlan) -> bool:

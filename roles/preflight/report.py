@@ -17,6 +17,7 @@ from roles.cluster.provision import MachinePlan
 from roles.cluster.toolkit import ComputePlan
 from roles.gpus.gpu import Gpu
 from roles.gpus.link import Verdict
+from roles.gpus.state import Kind
 
 REFUSED = "not decided, since something is refused"
 STYLES = {Verdict.SLOW: "yellow", Verdict.NARROW: "yellow", Verdict.UNREACHABLE: "red"}
@@ -103,9 +104,17 @@ def _driver_rows(machine: MachinePlan) -> Iterator[Row]:
     """NVIDIA's driver, now and wanted; of others what the kernel has, which is all that they need."""
     if machine.driver or machine.driver_now:
         yield Row("driver", str(machine.driver_now or "none"))
+        yield from _state_rows(machine)
         yield Row("wanted", _wanted(machine))
     elif machine.gpus:
         yield from _rows("driver", dict.fromkeys(gpu.driver or "none" for gpu in machine.gpus))
+
+
+def _state_rows(machine: MachinePlan) -> Iterator[Row]:
+    """Of a driver that does not simply work; that there is none has been told."""
+    found = machine.driver_state
+    if found and found.kind not in (Kind.LOADED, Kind.NOT_INSTALLED):
+        yield Row("state", found.sentence, "yellow")
 
 
 def _wanted(machine: MachinePlan) -> str:
@@ -113,7 +122,7 @@ def _wanted(machine: MachinePlan) -> str:
     if driver is None:
         return REFUSED if any(gpu.vendor == "nvidia" for gpu in machine.gpus) else "none is needed: what is there stays"
     if driver.source == "loaded":
-        return "the same" if driver == machine.driver_now else f"{driver}, which is installed"
+        return "the same" if str(driver) == str(machine.driver_now) else f"{driver}, which is installed"
     if driver.source == "unmanaged":
         return "whatever you install (driver = 'unmanaged')"
     return f"{driver} from {SOURCES[driver.source]}"

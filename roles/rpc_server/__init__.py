@@ -10,13 +10,14 @@ from io import StringIO
 from pyinfra.api import deploy
 from pyinfra.operations import files
 
+from roles.base.removal import no_paths
 from roles.cluster.plan import HostPlan
 from roles.rpc_server.cache import RULE, rule
 from roles.rpc_server.operations import offer
 from roles.rpc_server.readiness import listening
 from roles.rpc_server.settings import Settings
 
-__all__ = ["Settings", "configure", "listening", "prepare"]
+__all__ = ["Settings", "configure", "listening", "prepare", "remove"]
 
 
 @deploy("RPC server")
@@ -29,3 +30,9 @@ def configure(plan: HostPlan, settings: Settings) -> None:
 def prepare(settings: Settings) -> None:
     """Bound the cache of tensors; touches no service."""
     files.put(name="Age of cached tensors", src=StringIO(rule(settings)), dest=RULE, mode="644")
+
+
+@deploy("RPC server")
+def remove() -> None:
+    """Take back what `prepare` left; the unit is the cluster's to remove."""
+    no_paths(name="No rule for cached tensors", paths=[RULE])

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
-ALIASES = frozenset({"stable", "oldstable", "testing"})
+from roles.base.apt import ALIASES, Source
+
 PASSED_ON = ("Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries", "Acquire::ForceIPv4")
 """What of apt's configuration is about reaching a mirror, and so holds for the machines too."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """One binary package source: an address with its suites and components."""
-
-    uri: str
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -28,52 +20,6 @@ class Mirrors:
     security: str | None = None
 
 
-def parse_one_line(text: str) -> list[Source]:
-    """``/etc/apt/sources.list`` and ``*.list``: ``deb [options] URI SUITE COMPONENT...``; other lines are left out."""
-    sources = []
-    for line in text.splitlines():
-        words = re.sub(r"^\s*deb\s+\[[^]]*]", "deb", line.partition("#")[0]).split()
-        if len(words) >= 4 and words[0] == "deb":
-            sources.append(Source(uri=_address(words[1]), suites=(words[2],), components=tuple(words[3:])))
-    return sources
-
-
-def parse_deb822(text: str) -> list[Source]:
-    """``*.sources``: stanzas of ``Field: values``; disabled ones and those without binary packages are left out."""
-    sources = []
-    for fields in _stanzas(text.splitlines()):
-        disabled = fields.get("enabled", "yes").lower() in ("no", "false", "0", "off", "without", "disable")
-        if disabled or "deb" not in fields.get("types", "").split():
-            continue
-        for uri in fields.get("uris", "").split():
-            suites, components = fields.get("suites", "").split(), fields.get("components", "").split()
-            sources.append(Source(uri=_address(uri), suites=tuple(suites), components=tuple(components)))
-    return sources
-
-
-def _stanzas(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    fields: dict[str, str] = {}
-    name = ""
-    for line in [*lines, ""]:
-        if line.startswith("#"):
-            continue
-        if not line.strip():
-            if fields:
-                yield fields
-            fields, name = {}, ""
-        elif line[0] in " \t":
-            if name:
-                fields[name] += " " + line.strip()
-        else:
-            name, _, value = line.partition(":")
-            name = name.strip().lower()
-            fields[name] = value.strip()
-
-
-def _address(uri: str) -> str:
-    return uri.rstrip("/")
-
-
 def find_mirrors(sources: Sequence[Source], codename: str) -> Mirrors | None:
     """The mirror that serves this computer's own release.
 
@@ -81,7 +27,9 @@ def find_mirrors(sources: Sequence[Source], codename: str) -> Mirrors | None:
     :param codename: its release, e.g. ``bookworm``
     :return: None when no source is one that another machine could reach (a CD, a folder)
     """
-    reachable = [source for source in sources if re.match(r"https?://", source.uri) and "main" in source.components]
+    reachable = [
+        source for source in sources if source.binary and re.match(r"https?://", source.uri) and "main" in source.components
+    ]
     # Other vendors call their only suite "stable": a source that names the release comes first.
     for releases in ({codename}, ALIASES):
         main = _first_with(reachable, releases)

@@ -33,6 +33,11 @@ class Machine:
         """Mount point of its root file system."""
         return f"{self.folder}/root"
 
+    @property
+    def docker(self) -> str:
+        """What it has in /var/lib/docker."""
+        return f"{self.folder}/docker"
+
 
 @dataclass(frozen=True)
 class Layout:

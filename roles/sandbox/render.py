@@ -35,6 +35,8 @@ def nspawn_command(layout: Layout, machine: Machine) -> str:
             f"--directory={machine.root}",
             f"--network-bridge={layout.bridge}",
             f"--bind-ro={layout.inputs}:{INSIDE}",
+            # Docker's layers are overlay mounts, and those cannot stand on the overlay that is the machine's root.
+            f"--bind={machine.docker}:/var/lib/docker",
             "--resolv-conf=off",
             "--timezone=off",
             "--link-journal=no",

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 
+from roles.base.apt import Source, parse_deb822, parse_one_line
 from roles.sandbox import apt
 from roles.sandbox.inputs import MIRROR, MODEL, SOURCES
 from roles.sandbox.layout import Layout
@@ -80,7 +81,7 @@ class Seen:
     booted_with_systemd: bool = False
     missing_packages: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
-    sources: tuple[apt.Source, ...] = ()
+    sources: tuple[Source, ...] = ()
     apt_options: tuple[str, ...] = ()
     nameservers: tuple[str, ...] = ()
     kernel: dict[str, int] = field(default_factory=dict)
@@ -229,8 +230,8 @@ def parse(output: Iterable[str], layout: Layout) -> Seen:
         missing_packages=tuple(lines("missing")),
         routes=tuple(_routes(lines("routes"))),
         sources=(
-            *apt.parse_deb822("\n".join(sections.get("deb822", []))),
-            *apt.parse_one_line("\n".join(sections.get("one-line", []))),
+            *parse_deb822("\n".join(sections.get("deb822", []))),
+            *parse_one_line("\n".join(sections.get("one-line", []))),
         ),
         apt_options=tuple(apt.guest_options(lines("options"))),
         nameservers=tuple(_nameservers(lines("nameservers"))),

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from roles.base.documentation import README
-from tests.sandbox.conftest import Machine, Sandbox
+from tests.conftest import pyinfra
+from tests.sandbox.conftest import INVENTORY, Machine, Sandbox, changes
 
 REMOVED = (
     "/opt/llama.cpp",
@@ -44,10 +45,15 @@ def a_worker_to_spare(sandbox: Sandbox) -> Iterator[Machine]:
     assert "Paris" in sandbox.ask()
 
 
-def test_removing_by_hand_leaves_nothing(a_worker_to_spare: Machine) -> None:
-    a_worker_to_spare.ssh(block_of("Remove it"))
+def test_removing_leaves_nothing(a_worker_to_spare: Machine) -> None:
+    command = ("deploys/remove.py", "--data", "remove=llama_cpp", "--limit", a_worker_to_spare.name)
+    ended = pyinfra("-y", INVENTORY, *command)
+    assert ended.status == 0, ended.text
     assert a_worker_to_spare.ssh(f"ls -d {' '.join(REMOVED)}").output == ""
     assert a_worker_to_spare.ssh("pgrep -f rpc-server").output == ""
     assert a_worker_to_spare.ssh("id llama").status != 0
     assert "gpuquilt" not in a_worker_to_spare.out("nft list tables")
     assert a_worker_to_spare.ssh("systemctl --failed --plain --no-legend").output == ""
+    again = pyinfra("--json", "-y", INVENTORY, *command)
+    assert again.status == 0, again.text
+    assert changes(again) == {}

@@ -13,6 +13,7 @@ from roles.base.machine import COMMAND as LOOK_AT_MACHINE
 from roles.base.machine import V3_FLAGS
 from roles.gpus import nvidia, sysfs
 from roles.gpus.driver import PASSTHROUGH
+from roles.nvidia import setup
 from roles.passthrough import boot, texts
 from tests.conftest import ROOT, Ended, pyinfra
 from tests.unit.cluster.examples import NETWORK, NEWER
@@ -95,4 +96,4 @@ def good_inventory(folder: Path) -> Path:
 
 def is_look(command: str) -> bool:
     """Whether a command does nothing but show what a host is; it is cut off somewhere."""
-    return any(known.strip().startswith(command.strip()) for known in (*LOOKING, boot.look()))
+    return any(known.strip().startswith(command.strip()) for known in (*LOOKING, boot.look(), setup.COMMAND))

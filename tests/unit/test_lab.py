@@ -44,7 +44,7 @@ def test_it_is_refused_until_it_is_edited(tmp_path: Path) -> None:
     """The whole deploy, with hosts that pyinfra only pretends to reach."""
     text = (ROOT / LAB).read_text()
     for name in ("virtbase", "gpu-1080ti", "laptop", "rpc-main"):
-        text = text.replace(f'("{name}"', f'("@fake/{name}"')
+        text = text.replace(f'"{name}"', f'"@fake/{name}"')
     inventory = tmp_path / "lab.py"
     inventory.write_text(text)
     ended = pyinfra(str(inventory), "deploys/cluster.py")

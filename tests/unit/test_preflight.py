@@ -12,6 +12,7 @@ import pytest
 from roles.base.download import look as look_at_downloads
 from roles.cluster import seen
 from roles.llama_cpp.facts import ReleasesFact, RoomFact
+from roles.nvidia import setup
 from tests.conftest import ROOT, pyinfra_command, run
 from tests.unit.fakes import CLUSTER, GOOD, LOOKING, MODEL, Run, deploy, fake, inventory
 from tests.unit.gpus.cases import text
@@ -26,6 +27,7 @@ LOOKS = [
     ReleasesFact().command(),
     RoomFact().command("RELEASE"),
     look_at_downloads([], "llama"),
+    setup.COMMAND,
 ]
 IN_AUTUMN = "1790000000"
 """21 September 2026, as SOURCE_DATE_EPOCH has it."""

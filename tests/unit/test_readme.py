@@ -13,7 +13,6 @@ from tests.conftest import ROOT
 
 CLUSTER = "tests/sandbox/test_cluster.py"
 PREFLIGHT = "tests/sandbox/test_preflight.py"
-BY_HAND = "tests/sandbox/test_readme.py::test_removing_by_hand_leaves_nothing"
 RUN_BY = {
     "make sandbox": f"{CLUSTER}::test_make_sandbox_ends_with_an_answer_through_both_workers",
     # What `make sandbox` does first.
@@ -39,6 +38,14 @@ RUN_BY = {
         f"{CLUSTER}::test_one_changed_line_upgrades_while_the_old_release_serves"
     ),
     "pyinfra inventories/mine.py deploys/rollback.py": f"{CLUSTER}::test_rollback_goes_to_the_release_before_and_back",
+    "pyinfra inventories/mine.py deploys/prepare.py": "tests/sandbox/test_drivers.py",
+    "pyinfra inventories/mine.py deploys/hypervisors.py": "tests/vm/test_passthrough.py",
+    "pyinfra inventories/mine.py deploys/remove.py --data remove=llama_cpp": (
+        "tests/sandbox/test_readme.py::test_removing_leaves_nothing"
+    ),
+    "pyinfra inventories/mine.py deploys/remove.py --data remove=docker,nvidia --limit gpu-1080ti": (
+        "tests/unit/removal/test_removal.py::test_what_is_not_named_stays"
+    ),
     "pytest tests/verify --inventory inventories/mine.py": "tests/sandbox/test_verify.py",
     "make test": "tests/unit/test_makefile.py::test_every_target_can_be_made",
     "make test-unit": "tests/unit/test_makefile.py::test_every_target_can_be_made",
@@ -60,8 +67,7 @@ def commands(text: str) -> list[str]:
 
 @pytest.mark.parametrize("command", sorted(set(commands(README.read_text())) - NO_TEST_NEEDED))
 def test_a_test_runs_the_command(command: str) -> None:
-    removal = README.read_text().partition("### Remove it")[2].partition("```sh\n")[2].partition("```")[0]
-    path, _, name = (BY_HAND if command in removal.splitlines() else RUN_BY[command]).partition("::")
+    path, _, name = RUN_BY[command].partition("::")
     assert (ROOT / path).is_file(), f"{path} runs this command, and is not there"
     assert not name or f"def {name}(" in (ROOT / path).read_text()
 

@@ -15,10 +15,12 @@ from roles.base import machine
 from roles.base.settings import HostData, HostSettings, RoleSettings, read_settings
 from roles.cluster import plan as planning
 from roles.cluster.plan import HostPlan, make_plan
+from roles.cluster.provision import MachinePlan
 from roles.cluster.settings import Settings
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 from roles.gpus import lspci, nvidia, sysfs
 from roles.gpus.catalog import load
+from roles.gpus.gpu import Gpu
 from roles.gpus.host import see
 from roles.llama_server.settings import Settings as LlamaServerSettings
 from roles.model.settings import Settings as ModelSettings
@@ -43,9 +45,11 @@ class Subject:
     """One host under test.
 
     :param plan: what it should be
+    :param machine: what it should be before anything of ours runs on it
     """
 
     plan: HostPlan
+    machine: MachinePlan
     settings: HostSettings
     connection: Host
 
@@ -63,6 +67,15 @@ class Subject:
         :raises Unanswered: it failed
         """
         return _ask(self.name, self.connection, command)
+
+    @property
+    def nvidia(self) -> list[Gpu]:
+        """NVIDIA's GPUs that are to compute there."""
+        return [gpu for gpu in self.machine.gpus if gpu.vendor == "nvidia"]
+
+    def driver(self) -> reading.Driver:
+        """NVIDIA's driver, as it is there."""
+        return reading.driver(self.ask(reading.DRIVER_COMMAND))
 
     def sockets(self) -> list[Socket]:
         """All its TCP sockets."""
@@ -129,6 +142,11 @@ class Cluster:
     services: list[Service]
 
     @property
+    def driven(self) -> list[Subject]:
+        """The hosts that NVIDIA's GPUs are to compute on."""
+        return [machine for machine in self.machines if machine.nvidia]
+
+    @property
     def workers(self) -> list[Service]:
         return [service for service in self.services if service.unit == RPC_SERVER]
 
@@ -186,7 +204,7 @@ def look(source: str, overrides: Sequence[str], connections: Connections) -> Clu
         )
     plan = make_plan(seen, date.today(), load())
     _refuse(plan.refusals)
-    subjects = [Subject(there, settings[name], opened[name]) for name, there in plan.hosts.items()]
+    subjects = [Subject(there, plan.machines[name], settings[name], opened[name]) for name, there in plan.hosts.items()]
     return Cluster(plan.commit, subjects, [service for subject in subjects for service in _services(subject)])
 
 

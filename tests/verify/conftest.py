@@ -1,6 +1,7 @@
 """Options, and the hosts of the inventory as parameters: a failure names its host.
 
-Parameters of a test: ``machine`` every host, ``service`` every unit of ours, ``worker`` and ``head`` those of one kind.
+Parameters of a test: ``machine`` every host, ``driven`` those on which NVIDIA's GPUs are to compute, ``service`` every unit of
+ours, ``worker`` and ``head`` those of one kind.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tests.verify.cluster import Cluster, Connections, Service, Subject, Unanswe
 from tests.verify.inventory import Unusable
 
 CLUSTER = pytest.StashKey[Cluster]()
+DRIVER = "test_driver.py"
 CONNECTIONS = pytest.StashKey[Connections]()
 
 
@@ -27,9 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_ignore_collect(config: pytest.Config) -> bool | None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Without an inventory there is nothing to verify: a run of all other tests passes this folder by."""
-    return None if CLUSTER in config.stash else True
+    if CLUSTER not in config.stash:
+        return True
+    # A parameter without a value would be a test that is skipped.
+    return True if collection_path.name == DRIVER and not config.stash[CLUSTER].driven else None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -58,6 +63,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cluster = metafunc.config.stash[CLUSTER]
     parameters: dict[str, Sequence[Subject | Service]] = {
         "machine": cluster.machines,
+        "driven": cluster.driven,
         "service": cluster.services,
         "worker": cluster.workers,
         "head": cluster.heads,

@@ -17,6 +17,26 @@ VERSION = re.compile(r"\((?:build \d+, commit )?(?P<commit>[0-9a-f]{7,40})\)")
 """In ``version: 1 (e3a74b299)``, later ``version: 0.0.1 (build 1, commit 0c1e57098)``."""
 
 
+DRIVER_COMMAND = r"""
+exec 2>/dev/null
+PATH=$PATH:/usr/sbin:/sbin
+echo "Loaded=$(cat /sys/module/nvidia/version)"
+[ -d /sys/module/nouveau ] && echo Nouveau=
+library=$(ldconfig -p | sed -n '/libcuda\.so\.1 .*x86-64/s/.*=> //p' | head -n 1)
+[ -n "$library" ] && echo "Library=$(readlink -f "$library")"
+ls /boot | sed -n '/\.old$/d; s/^vmlinuz-/Kernel=/p' | sort -V | tail -n 1
+find /lib/modules/ -name 'nvidia*.ko*' | while read -r module; do
+    echo "Module=$module $(modinfo -F version "$module")"
+done
+sed 's/^/Pin=/' /etc/apt/preferences.d/*gpuquilt-nvidia
+[ -d /sys/module/nvidia ] && timeout --kill-after=5 30 nvidia-smi -L | sed 's/^/Gpu=/'
+true
+"""
+"""Shows NVIDIA's driver; see `driver`."""
+
+_MODULE = re.compile(r"/lib/modules/([^/]+)/\S+ ([0-9]{3}(?:\.[0-9]+)+)")
+
+
 def service_command(unit: str) -> str:
     """Shows a unit and its main process; see `service`."""
     return f"""
@@ -245,3 +265,48 @@ def _elements(value: Any, sets: dict[str, list[Any]]) -> Iterator[str | int]:
         yield from _elements(value["elem"]["val"], sets)
     else:
         yield value if isinstance(value, str | int) else json.dumps(value)
+
+
+@dataclass(frozen=True)
+class Driver:
+    """NVIDIA's driver on a host.
+
+    :param loaded: version of the module that runs; empty where none does
+    :param library: version of libcuda.so.1; empty where there is none
+    :param kernel: the newest that is installed; empty where none is, as in a container
+    :param modules: kernel and version of each module that is there to be loaded
+    :param nouveau: the kernel's own driver is loaded
+    :param pins: the text of our preferences of apt
+    :param gpus: the GPUs that the driver answers for
+    """
+
+    loaded: str = ""
+    library: str = ""
+    kernel: str = ""
+    modules: frozenset[tuple[str, str]] = frozenset()
+    nouveau: bool = False
+    pins: str = ""
+    gpus: tuple[str, ...] = ()
+
+    def built_for(self, kernel: str) -> bool:
+        """Whether a module of the libraries' version is there for a kernel."""
+        return (kernel, self.library) in self.modules
+
+
+def driver(text: str) -> Driver:
+    """Read the output of `DRIVER_COMMAND`."""
+    lines = [line.partition("=")[::2] for line in text.splitlines()]
+
+    def every(key: str) -> list[str]:
+        return [value.strip() for name, value in lines if name == key]
+
+    return Driver(
+        loaded="".join(every("Loaded")),
+        library="".join(every("Library")).rpartition("libcuda.so.")[2],
+        kernel="".join(every("Kernel")),
+        # The kernel has modules of its own that are called so, which have no version.
+        modules=frozenset((found[1], found[2]) for line in every("Module") if (found := _MODULE.fullmatch(line))),
+        nouveau="Nouveau" in dict(lines),
+        pins="\n".join(every("Pin")),
+        gpus=tuple(line for line in every("Gpu") if line.startswith("GPU ")),
+    )

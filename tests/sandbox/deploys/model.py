@@ -2,11 +2,12 @@
 
 from pyinfra import host
 
-from roles import base, llama_cpp, llama_server, model, rpc_server
+from roles import base, model
 from roles.cluster.look import look
+from roles.settings import MODELS
 
 seen = look(
-    [llama_cpp.Settings, model.Settings, rpc_server.Settings, llama_server.Settings],
+    MODELS,
     checks=[model.check],
 )
 base.prepare()

@@ -178,6 +178,107 @@ def test_a_driver_that_was_replaced_and_is_still_loaded_is_not_replaced_again(
     assert rebooted.hosts["w1"].release == plan.hosts["w1"].release
 
 
+# What is there and is not done, or could be done better.
+
+
+def half(*packages: str, version: str = "580.178.04-1", headers: tuple[str, ...] = (), **nvidia: Any) -> Drivers:
+    """What a run has left: these packages, their headers apart, and nothing of the module unless that is said."""
+    versions = {name: "6.8.0-90.91" if name.startswith("linux-") else version for name in packages}
+    return Drivers(
+        next_kernel="6.1.0-41-amd64", headers=True, header_packages=headers, nvidia=Nvidia(packages=versions, **nvidia)
+    )
+
+
+DEBIAN = ("nvidia-kernel-dkms", "libcuda1", "nvidia-smi")
+NVIDIA = ("nvidia-driver-cuda", "nvidia-kernel-dkms")
+UBUNTU = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-utils-580")
+DONE: dict[str, Any] = {"loaded": "580.178.04", "on_disk": "580.178.04", "dkms": True}
+
+
+@pytest.mark.parametrize(
+    ("card", "system", "drivers", "missing"),
+    [
+        # Broken off in the middle of apt.
+        ("pascal", "debian12", half(*NVIDIA[1:]), "nvidia-driver-pinning-580, linux-headers-amd64, nvidia-driver-cuda"),
+        ("pascal", "debian13", half(*DEBIAN[:2], version="550.163.01-2"), "linux-headers-amd64, nvidia-smi, nvidia-persistenced"),
+        (
+            "ada",
+            "ubuntu24.04",
+            half("linux-modules-nvidia-580-server-open-6.8.0-90-generic", "nvidia-utils-580-server"),
+            "linux-modules-nvidia-580-server-open-generic, nvidia-headless-no-dkms-580-server-open",
+        ),
+        # Done, but for what keeps it with the next kernel.
+        ("pascal", "debian12", half(*NVIDIA, **DONE), "linux-headers-amd64"),
+        ("ada", "ubuntu24.04", half(*UBUNTU, **DONE), "linux-headers-generic"),
+        # Done.
+        ("pascal", "debian12", half(*NVIDIA, headers=("linux-headers-amd64",), **DONE), None),
+        ("pascal", "debian12", half("nvidia-driver-pinning-580", *NVIDIA, headers=("linux-headers-amd64",), **DONE), None),
+    ],
+)
+def test_what_a_broken_run_left_is_completed_as_it_is(card: str, system: str, drivers: Drivers, missing: str | None) -> None:
+    kernel = "6.8.0-90-generic" if system.startswith("ubuntu") else "6.1.0-41-amd64"
+    there, _ = planned(gpu_worker(CARDS[card], system=system, drivers=replace(drivers, next_kernel=kernel)))
+    assert there.driver is not None
+    assert there.driver.source == "loaded"
+    assert there.driver.version == drivers.nvidia.packaged
+    complete = [step for step in there.steps if step.startswith("complete")]
+    assert complete == ([] if missing is None else [f"complete NVIDIA driver {there.driver}: install {missing}"])
+    assert set(missing.split(", ") if missing else ()) <= set(there.driver.packages)
+    assert not there.must_reboot
+
+
+def test_what_a_broken_run_left_and_does_not_fit_is_replaced() -> None:
+    there, _ = planned(gpu_worker(PASCAL, system="debian12", drivers=half("nvidia-kernel-open-dkms", "nvidia-driver-cuda")))
+    assert there.driver is not None
+    assert (there.driver.source, there.driver.flavour) == ("nvidia", "proprietary")
+    assert there.steps[0].startswith("remove NVIDIA driver 580.178.04 (open module), because the open module cannot drive")
+    assert not there.must_reboot, "it never ran"
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        {},
+        {"libcuda1": "550.163.01-2"},
+        {"nvidia-tesla-470-kernel-dkms": "580.95.05-1"},
+    ],
+    ids=["a .run file", "no module among them", "packages that the catalog does not know"],
+)
+def test_a_driver_that_came_another_way_is_left_as_it_is(packages: dict[str, str]) -> None:
+    nvidia = Nvidia("580.95.05", "proprietary", "580.95.05", "proprietary", packages=packages)
+    there, _ = planned(gpu_worker(PASCAL, system="debian12", drivers=Drivers(nvidia=nvidia)))
+    assert there.driver is not None
+    assert (there.driver.source, there.driver.packages, there.steps) == ("loaded", (), ())
+
+
+def test_a_move_that_was_broken_off_after_the_old_driver_went_goes_on() -> None:
+    """What still runs is not installed any more, and would be gone with the next boot."""
+    gone = Drivers(kernel="6.1.0-41-amd64", next_kernel="6.1.0-41-amd64", nvidia=Nvidia("580.95.05", "proprietary"))
+    there, _ = planned(gpu_worker(PASCAL, system="debian12", drivers=gone))
+    assert there.driver is not None
+    assert there.driver.source == "nvidia"
+    assert there.must_reboot
+
+
+def test_headers_of_the_very_kernel_are_asked_for_where_they_are_missing() -> None:
+    for kernel, name in (("6.1.0-41-amd64", "linux-headers-6.1.0-41-amd64"), ("6.17.2-2-pve", "proxmox-headers-6.17.2-2-pve")):
+        packages = driver(gpu_worker(PASCAL, system="debian12", drivers=Drivers(next_kernel=kernel))).packages
+        assert packages[0] == name
+        packages = driver(gpu_worker(PASCAL, system="debian12", drivers=Drivers(next_kernel=kernel, headers=True))).packages
+        assert name not in packages
+    built_by_ubuntu = driver(gpu_worker(ADA, system="ubuntu24.04", drivers=Drivers(next_kernel="6.8.0-90-generic")))
+    assert not [name for name in built_by_ubuntu.packages if "headers" in name]
+
+
+def test_hands_off_warns_of_a_module_that_is_missing_for_the_next_kernel() -> None:
+    drivers = half(*DEBIAN, version="550.163.01-2", loaded="550.163.01", dkms=False)
+    there, plan = planned(gpu_worker(PASCAL, drivers=drivers, driver="unmanaged"))
+    assert there.steps == ()
+    (warning, _) = plan.warnings
+    assert warning.startswith("w1: NVIDIA driver 550.163.01 has no module for the kernel that boots next (6.1.0-41-amd64)")
+    assert "deploys/prepare.py" not in warning
+
+
 def test_a_driver_waits_for_a_card_that_is_not_there_yet_without_a_reboot() -> None:
     there, _ = planned(gpu_worker(gpus=["GP102"], drivers=Drivers(nvidia=Nvidia(on_disk="580.95.05"))))
     assert (there.steps, there.reboot) == ((), "")
@@ -291,10 +392,17 @@ def test_a_source_or_flavour_that_decided_nothing_is_not_said(settings: dict[str
         ("ubuntu24.04", "6.8.0-88-generic", {"driver_source": "nvidia"}, "linux-headers-generic"),
     ],
 )
-def test_modules_and_headers_are_those_of_the_kernel_that_runs(
+def test_modules_and_headers_are_those_of_the_kernel_that_boots_next(
     system: str, kernel: str, settings: dict[str, Any], package: str
 ) -> None:
-    assert package in driver(gpu_worker(ADA, system=system, drivers=Drivers(kernel=kernel), **settings)).packages
+    drivers = Drivers(kernel="6.18.44-fc-v595", next_kernel=kernel)
+    assert package in driver(gpu_worker(ADA, system=system, drivers=drivers, **settings)).packages
+
+
+def test_where_no_kernel_is_installed_they_are_those_of_the_usual_one() -> None:
+    """In a container the kernel that runs is its host's, of which the distribution has no packages."""
+    there = driver(gpu_worker(ADA, system="debian13", drivers=Drivers(kernel="6.18.44-fc-v595")))
+    assert "linux-headers-amd64" in there.packages
 
 
 def test_an_explicit_flavour_replaces_the_other_one() -> None:

@@ -18,12 +18,40 @@ CATALOG = load()
 CARDS = st.lists(st.sampled_from([PASCAL, TURING, ADA, BLACKWELL, KEPLER, ARC, NAVI, INTEGRATED]), max_size=3, unique=True)
 VERSIONS = st.sampled_from(["", "470.256.02", "535.261.03", "580.95.05", "595.71.05", "610.43.02", "620.10", "strange"])
 FLAVOURS = st.sampled_from([None, "open", "proprietary"])
+KERNEL = "6.12.57+deb13-amd64"
+MODULES = st.sampled_from(
+    [
+        "nvidia-kernel-dkms",
+        "nvidia-open-kernel-dkms",
+        "linux-modules-nvidia-580-server-open-generic",
+        "nvidia-dkms-580",
+        "libcuda1",
+    ]
+)
+LOG = st.sampled_from(
+    ["NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", "Loading of unsigned module is rejected", "NVRM: x"]
+)
+NVIDIA = st.builds(
+    Nvidia,
+    VERSIONS,
+    FLAVOURS,
+    VERSIONS,
+    FLAVOURS,
+    dkms=st.sampled_from([None, False, True]),
+    packages=st.dictionaries(MODULES, VERSIONS.map(lambda version: f"{version}-1"), max_size=2),
+    problem=st.sampled_from(["", "No devices were found", "Driver/library version mismatch"]),
+)
 DRIVERS = st.builds(
     Drivers,
+    kernel=st.just(KERNEL),
+    next_kernel=st.sampled_from(["", KERNEL]),
+    headers=st.booleans(),
+    header_packages=st.sampled_from([(), ("linux-headers-amd64",)]),
+    log=st.lists(LOG, max_size=2).map(tuple),
     secure_boot=st.sampled_from([None, False, True]),
     own_key_enrolled=st.booleans(),
     reboot_wanted=st.booleans(),
-    nvidia=st.builds(Nvidia, VERSIONS, FLAVOURS, VERSIONS, FLAVOURS, problem=st.sampled_from(["", "No devices were found"])),
+    nvidia=NVIDIA,
 )
 CHOICES = st.fixed_dictionaries(
     {},
@@ -77,12 +105,12 @@ def test_what_is_planned_can_be_carried_out(rows: list[Any], today: date) -> Non
             assert not machine.driver.version or numbers(toolkit.driver) <= numbers(machine.driver.version)
 
 
-@given(WORKERS, st.booleans())
-def test_the_plan_stays_while_it_is_carried_out(rows: list[Any], rebooted: bool) -> None:
+@given(WORKERS, st.sampled_from(["removed", "unpacked", "built", "rebooted"]), st.integers(0, 9))
+def test_the_plan_stays_while_it_is_carried_out(rows: list[Any], reached: str, packages: int) -> None:
     """Another profile after the driver was installed would be another release, and a second build."""
     before = planned(rows)
     done = [
-        (cards, system, _with(drivers, before.machines[f"w{number}"].driver, rebooted), choices)
+        (cards, system, _with(drivers, before.machines[f"w{number}"].driver, reached, packages), choices)
         for number, (cards, system, drivers, choices) in enumerate(rows)
     ]
     after = planned(done)
@@ -90,19 +118,38 @@ def test_the_plan_stays_while_it_is_carried_out(rows: list[Any], rebooted: bool)
         name: host.release for name, host in after.hosts.items() if name in before.hosts
     }
     for name in before.hosts:
-        assert not [step for step in after.machines[name].steps if "NVIDIA driver" in step]
+        one, other = before.machines[name].driver, after.machines[name].driver
+        assert (one and (one.version, one.flavour)) == (other and (other.version, other.flavour))
+        if reached in ("built", "rebooted"):
+            assert not [step for step in after.machines[name].steps if "NVIDIA driver" in step]
 
 
-def _with(drivers: Drivers, wanted: Driver | None, rebooted: bool) -> Drivers:
-    """What a host shows when the driver that is wanted has been installed.
+def _with(drivers: Drivers, wanted: Driver | None, reached: str, packages: int) -> Drivers:
+    """What a host shows when the driver that is wanted has been installed, or that was broken off.
 
-    :param rebooted: and is loaded
+    :param reached: how far it came: the old one is removed, some of the new packages are unpacked, all is built, it is loaded
+    :param packages: how many are unpacked
     """
-    if wanted is None or wanted.source not in ("distribution", "nvidia"):
+    if wanted is None or wanted.source == "unmanaged":
         return drivers
-    nvidia = replace(drivers.nvidia, on_disk=wanted.version, on_disk_flavour=wanted.flavour)
-    if rebooted:
+    nvidia = replace(drivers.nvidia, problem="")
+    if wanted.source != "loaded":
+        nvidia = replace(nvidia, on_disk="", on_disk_flavour=None, dkms=None, packages={})
+    if reached == "removed":
+        # Of a host without a kernel of its own nobody knows whether what it loads is installed.
+        return replace(drivers, nvidia=nvidia) if drivers.next_kernel and wanted.source != "loaded" else drivers
+    count = packages if reached == "unpacked" else None
+    versions = {name: "6.12.57-1" if "linux-" in name else f"{wanted.version}-1" for name in wanted.packages[:count]}
+    there = {name: version for name, version in versions.items() if "headers" not in name}
+    nvidia = replace(nvidia, packages={**nvidia.packages, **there})
+    headers = tuple(name for name in versions if "headers" in name)
+    drivers = replace(drivers, header_packages=(*drivers.header_packages, *headers))
+    if reached != "unpacked":
+        drivers = replace(drivers, headers=True)
+        nvidia = replace(nvidia, on_disk=wanted.version, on_disk_flavour=wanted.flavour, dkms=True)
+    if reached == "rebooted":
         nvidia = replace(nvidia, loaded=wanted.version, loaded_flavour=wanted.flavour)
+        drivers = replace(drivers, log=())
     return replace(drivers, nvidia=nvidia)
 
 

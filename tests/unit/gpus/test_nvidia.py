@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.gpus import nvidia
+from roles.gpus.catalog import load
 from roles.gpus.driver import Drivers, Nvidia, NvidiaGpu
 from tests.unit.gpus.host import Host
 
@@ -23,7 +25,7 @@ SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e09
 def host(tmp_path: Path) -> Host:
     """A host with a GPU that NVIDIA's driver holds, and none of this computer's own programs that could answer for it."""
     host = Host(tmp_path)
-    for name in ("mokutil", "modprobe", "modinfo", "dpkg-query"):
+    for name in ("mokutil", "modprobe", "modinfo", "dpkg-query", "dmesg"):
         host.program(name, "exit 1")
     host.device("0000:01:00.0", "030000 10de:27e0", "nvidia")
     host.file("proc/driver/nvidia/version", f"{PROPRIETARY}\nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14)")
@@ -39,7 +41,7 @@ def seen(host: Host) -> Drivers:
 
 def test_a_host_without_the_driver_says_its_kernel_and_no_more(tmp_path: Path) -> None:
     host = Host(tmp_path)
-    for name in ("modprobe", "modinfo", "dpkg-query"):
+    for name in ("modprobe", "modinfo", "dpkg-query", "dmesg"):
         host.program(name, "exit 1")
     host.program("uname", "echo 6.12.48+deb13-amd64")
     host.program("nvidia-smi", f"echo {ROW}")
@@ -100,9 +102,14 @@ def test_an_older_driver_is_asked_for_less(host: Host) -> None:
     ("license_", "flavour"), [("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary"), ("GPL v2", None)], ids=["open", "own", "other"]
 )
 def test_the_module_on_disk_is_the_one_that_modprobe_would_load(host: Host, license_: str, flavour: str | None) -> None:
-    host.program("modprobe", '[ "$*" = "--show-depends nvidia" ] && echo "install modprobe -i nvidia-current \\$CMDLINE_OPTS"')
+    host.file("boot/vmlinuz-6.12.57+deb13-amd64")
+    asked = "--set-version=6.12.57+deb13-amd64 --show-depends nvidia"
+    host.program("modprobe", f'[ "$*" = "{asked}" ] && echo "install modprobe -i nvidia-current \\$CMDLINE_OPTS"')
     lines = ["filename:       /x.ko", "version:        550.163.01", f"license:        {license_}"]
-    host.program("modinfo", f"[ $1 = nvidia-current ] && printf '%s\\n' {' '.join(repr(line) for line in lines)}")
+    host.program(
+        "modinfo",
+        f"[ \"$*\" = '-k 6.12.57+deb13-amd64 nvidia-current' ] && printf '%s\\n' {' '.join(repr(line) for line in lines)}",
+    )
     found = seen(host).nvidia
     assert (found.on_disk, found.on_disk_flavour) == ("550.163.01", flavour)
     assert found.loaded == "580.95.05"
@@ -110,7 +117,8 @@ def test_the_module_on_disk_is_the_one_that_modprobe_would_load(host: Host, lice
 
 def test_without_such_a_rule_it_is_the_one_of_that_name(host: Host) -> None:
     host.program("modprobe", "echo insmod /lib/modules/6.12/updates/dkms/nvidia.ko")
-    host.program("modinfo", '[ "$1" = nvidia ] && echo "version:        595.71.05"')
+    host.program("uname", "echo 6.12")
+    host.program("modinfo", '[ "$*" = "-k 6.12 nvidia" ] && echo "version:        595.71.05"')
     assert seen(host).nvidia.on_disk == "595.71.05"
 
 
@@ -121,6 +129,109 @@ def test_packages_that_are_installed_count_and_no_others(host: Host) -> None:
         ' "package not-installed libcuda1 "; exit 1',
     )
     assert seen(host).nvidia.packages == {"nvidia-kernel-dkms": "550.163.01-2"}
+
+
+def test_packages_that_a_broken_run_has_left_count_too(host: Host) -> None:
+    statuses = [
+        "unpacked nvidia-smi",
+        "half-configured nvidia-kernel-dkms",
+        "triggers-pending libcuda1",
+        "half-installed nvidia-open",
+    ]
+    lines = " ".join(f"'package {status} 550.163.01-2'" for status in statuses)
+    host.program("dpkg-query", f'printf "%s\\n" {lines}')
+    assert set(seen(host).nvidia.packages) == {"nvidia-smi", "nvidia-kernel-dkms", "libcuda1"}
+
+
+def test_metapackages_of_headers_are_told_from_the_driver_and_from_those_of_one_kernel(host: Host) -> None:
+    asked = 'case "$*" in *"linux-headers-[a-z]*"*)'
+    names = ("linux-headers-cloud-amd64", "proxmox-default-headers", "libcuda1")
+    lines = " ".join(f"'package installed {name} 1'" for name in names)
+    host.program("dpkg-query", f'{asked} printf "%s\\n" {lines} ;; esac')
+    found = seen(host)
+    assert found.header_packages == ("linux-headers-cloud-amd64", "proxmox-default-headers")
+    assert set(found.nvidia.packages) == {"libcuda1"}
+
+
+def test_every_package_of_the_catalog_is_looked_for() -> None:
+    patterns = (*nvidia.PACKAGES, *nvidia.HEADERS)
+    for distribution in load().distributions.values():
+        for offer in distribution.drivers:
+            for names in offer.packages.values():
+                for release in ("", "6.1.0-25-cloud-amd64", "6.17.2-2-pve"):
+                    for name in distribution.packages_for(names, release):
+                        assert any(fnmatchcase(name, pattern) for pattern in patterns), name
+
+
+@pytest.mark.parametrize(
+    ("kernels", "newest"),
+    [
+        ((), ""),
+        (("vmlinuz-6.12.9+deb13-amd64", "vmlinuz-6.12.57+deb13-amd64"), "6.12.57+deb13-amd64"),
+        (("vmlinuz-6.1.0-9-amd64", "vmlinuz-6.1.0-41-amd64", "vmlinuz-6.1.0-50-amd64.dpkg-tmp"), "6.1.0-41-amd64"),
+        (
+            ("vmlinuz", "vmlinuz.old", "vmlinuz-6.8.0-90-generic", "vmlinuz-6.8.0-88-generic.old", "config-9.9"),
+            "6.8.0-90-generic",
+        ),
+    ],
+)
+def test_the_kernel_that_boots_next_is_the_newest(host: Host, kernels: tuple[str, ...], newest: str) -> None:
+    for name in kernels:
+        host.file(f"boot/{name}")
+    assert seen(host).next_kernel == newest
+
+
+def test_the_headers_are_those_of_the_kernel_that_boots_next(host: Host) -> None:
+    host.program("uname", "echo 6.12.9+deb13-amd64")
+    host.file("boot/vmlinuz-6.12.57+deb13-amd64")
+    host.file("lib/modules/6.12.9+deb13-amd64/build/Makefile")
+    host.link("lib/modules/6.12.57+deb13-amd64/build", host.root / "usr/src/gone")
+    assert not seen(host).headers
+    host.file("usr/src/gone/Makefile")
+    assert seen(host).headers
+
+
+def test_dkms_tells_whether_it_has_built_the_module_for_that_kernel(host: Host) -> None:
+    host.file("boot/vmlinuz-6.12.57+deb13-amd64")
+    tree = "var/lib/dkms/nvidia-current/550.163.01"
+    host.file("var/lib/dkms/nvidia-fs/2.1/source/Makefile")
+    assert seen(host).nvidia.dkms is None
+    host.link(f"{tree}/source", host.root / "usr/src/gone")
+    host.file(f"{tree}/6.12.9+deb13-amd64/x86_64/module/nvidia-current.ko.xz")
+    assert seen(host).nvidia.dkms is False
+    host.file(f"{tree}/6.12.57+deb13-amd64/x86_64/module/nvidia-current.ko.xz")
+    assert seen(host).nvidia.dkms is True
+
+
+KERNEL_LOG = """\
+Linux version 6.12.57+deb13-amd64
+[   T412] NVRM: The NVIDIA GPU 0000:09:00.0 (PCI ID: 10de:1d01)
+              NVRM: installed in this system is not supported by open
+NVRM: API mismatch: the client 'nvidia-smi' (pid 812)
+NVRM: API mismatch: the client 'nvidia-smi' (pid 813)
+NVRM: Xid (PCI:0000:01:00): 31, pid=812, name=llama-server, MMU Fault
+NVRM: Xid (PCI:0000:01:00): 79, pid=812, name=llama-server, GPU has fallen off the bus.
+vfio-pci 0000:01:00.0: Unable to change power state from D3cold to D0, device inaccessible
+Loading of unsigned module is rejected
+usb 1-1: new device"""
+
+
+def test_of_the_kernels_log_only_what_matters_is_kept_and_once(host: Host) -> None:
+    host.file("log", KERNEL_LOG)
+    host.program("dmesg", f'[ "$*" = --notime ] && cat {host.root}/log')
+    assert seen(host).log == (
+        "NVRM: The NVIDIA GPU 0000:09:00.0 (PCI ID: 10de:1d01)",
+        "NVRM: installed in this system is not supported by open",
+        "NVRM: API mismatch: the client 'nvidia-smi' (pid)",
+        "NVRM: Xid (PCI:0000:01:00): 79, pid, name=llama-server, GPU has fallen off the bus.",
+        "vfio-pci 0000:01:00.0: Unable to change power state from D3cold to D0, device inaccessible",
+        "Loading of unsigned module is rejected",
+    )
+
+
+def test_a_long_log_is_cut(host: Host) -> None:
+    host.program("dmesg", "seq -f 'NVRM: %g' 100000")
+    assert len(seen(host).log) == nvidia.LINES
 
 
 def test_what_the_kernel_was_told_to_pass_through_is_seen(host: Host) -> None:
@@ -199,7 +310,23 @@ def test_two_gpus_and_a_complaint_are_all_kept() -> None:
     assert found.problem == "WARNING: infoROM is corrupted at gpu 0000:02:00.0"
 
 
-KEYS = ["kernel", "efi", "mokutil", "key", "reboot", "running", "loaded", "version", "license", "package", "smi"]
+KEYS = [
+    "kernel",
+    "next",
+    "headers",
+    "dkms",
+    "log",
+    "efi",
+    "mokutil",
+    "key",
+    "reboot",
+    "running",
+    "loaded",
+    "version",
+    "license",
+    "package",
+    "smi",
+]
 
 
 @given(st.lists(st.text() | st.builds(lambda key, value: f"{key} {value}", st.sampled_from(KEYS), st.text())))

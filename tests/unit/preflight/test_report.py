@@ -76,7 +76,27 @@ def test_a_driver_that_waits_for_a_reboot_is_not_called_the_same() -> None:
     drivers = Drivers(nvidia=Nvidia("610.43.02", "open", "580.173.02", "open"))
     hosts = [gpu_worker(ADA, system="ubuntu24.04", drivers=drivers, driver=580)]
     said = printed(plan_of(hosts), hosts, {})
-    assert "  driver   610.43.02 (open module)\n  wanted   580.173.02 (open module), which is installed\n" in said
+    assert (
+        "  driver   610.43.02 (open module)\n"
+        "  state    NVIDIA driver 610.43.02 (open module) is loaded and 580.173.02\n"
+        "           (open module) is installed: reboot.\n"
+        "  wanted   580.173.02 (open module), which is installed\n"
+    ) in said
+
+
+def test_a_driver_that_is_to_be_completed_is_called_the_same() -> None:
+    packages = {"nvidia-kernel-dkms": "550.163.01-2", "libcuda1": "550.163.01-2"}
+    drivers = Drivers(next_kernel="6.12.57+deb13-amd64", nvidia=Nvidia(packages=packages, dkms=False))
+    hosts = [gpu_worker(PASCAL, drivers=drivers)]
+    said = printed(plan_of(hosts), hosts, {})
+    assert (
+        "  driver   550.163.01 (proprietary module)\n"
+        "  state    NVIDIA driver 550.163.01 has no module for the kernel that boots\n"
+        "           next (6.12.57+deb13-amd64), since its headers are missing: install\n"
+        "           them, and let DKMS build it (deploys/prepare.py does that); where\n"
+        "           there are none any more, upgrade the kernel.\n"
+        "  wanted   the same\n"
+    ) in said
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from roles.base.apt import Source
 from roles.base.settings import HostData, read_settings
 from roles.sandbox import decisions
-from roles.sandbox.apt import Source
 from roles.sandbox.decisions import Step
 from roles.sandbox.layout import Layout, description_text, lay_out
 from roles.sandbox.render import nspawn_command, render
@@ -144,6 +144,7 @@ def test_the_command_line_is_what_a_process_is_known_by() -> None:
     assert "--machine=gq-w1" in command
     assert "--directory=/var/lib/gpuquilt-sandbox/machines/gq-w1/root" in command
     assert "--bind-ro=/var/cache/gpuquilt-sandbox/inputs:/srv/inputs" in command
+    assert "--bind=/var/lib/gpuquilt-sandbox/machines/gq-w1/docker:/var/lib/docker" in command
     assert "'--system-call-filter=add_key keyctl bpf'" in command
 
 

@@ -61,6 +61,10 @@ def test_systemd_keeps_a_machine_where_it_is_pid_1() -> None:
     assert "setsid" not in script
 
 
+def test_a_machine_made_before_docker_had_a_folder_there_gets_one_when_it_starts() -> None:
+    assert "mkdir -p /var/lib/gpuquilt-sandbox/machines/gq-w1/docker" in render("start.sh.j2", **VALUES).splitlines()
+
+
 def test_a_machine_knows_its_address_its_peers_and_where_packages_come_from() -> None:
     mirrors = Mirrors("http://deb.example/debian")
     script = render("make.sh.j2", **VALUES | {"sources": guest_sources(mirrors, "trixie")})

@@ -1,0 +1,5 @@
+"""NVIDIA's driver taken back, as deploys/remove.py does it among the rest."""
+
+from roles import nvidia
+
+nvidia.remove()

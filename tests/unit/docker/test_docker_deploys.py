@@ -1,0 +1,73 @@
+"""deploys/prepare.py on fake hosts that have Docker, or are to have it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from roles.base import PACKAGES
+from roles.docker import seen
+from roles.docker.daemon import ROTATION
+from tests.conftest import ROOT
+from tests.unit.docker.examples import INFO, TRIXIE
+from tests.unit.fakes import GOOD, MODEL, Run, deploy, fake, inventory
+
+PREPARE = ROOT / "deploys" / "prepare.py"
+ASKED = "docker-buildx-plugin"
+"""A word of the command that looks at Docker."""
+DOCKER_INFO = f"info {json.dumps(INFO)}"
+RECORD = f"record {json.dumps({'live-restore': True, 'log-opts': ROTATION})}"
+
+
+def prepared(folder: Path, *lines: str, engine: str = "distribution", **data: Any) -> Run:
+    """The run on a host that says this of Docker."""
+    wanted = {"docker_engine": engine, **data}
+    installed = [f"installed {name}" for name in [*PACKAGES, *seen.DISTRIBUTION, "iptables"]]
+    # What base asks for.
+    system = {"uname -s": ["Linux"], "useradd": ["/usr/sbin/useradd"]}
+    answers = {ASKED: list(lines), "db:Status-Status": installed, **system}
+    machine = fake("head", answers=answers, **GOOD, **MODEL, **wanted)
+    return deploy(inventory(folder, workers=[machine], heads=[machine]), script=PREPARE)
+
+
+def of_docker(run: Run) -> list[str]:
+    """The commands that are about Docker, and not a look at it."""
+    return [command for _, command in run.commands if "docker" in command and "dpkg-query" not in command]
+
+
+def test_where_none_is_wanted_nobody_looks(tmp_path: Path) -> None:
+    run = prepared(tmp_path, "snap 24.0.5", engine="none")
+    assert run.ended.status == 0, run.ended.text
+    assert not run.hosts_told(ASKED)
+    assert of_docker(run) == []
+
+
+def test_where_all_is_as_wanted_nothing_is_done_and_systemd_is_not_reloaded(tmp_path: Path) -> None:
+    """Field report B13: a daemon-reload takes the GPU from a container that has it by the toolkit's hook."""
+    run = prepared(tmp_path, *TRIXIE, RECORD, DOCKER_INFO)
+    assert run.ended.status == 0, run.ended.text
+    assert run.hosts_told(ASKED)
+    assert of_docker(run) == []
+    assert not run.hosts_told("daemon-reload")
+
+
+def test_a_daemon_that_is_older_than_its_file_is_restarted_without_a_reload_of_systemd(tmp_path: Path) -> None:
+    lines = [line.replace("changed 1796096955", "changed 1796099999") for line in TRIXIE]
+    run = prepared(tmp_path, *lines, RECORD, DOCKER_INFO)
+    assert run.ended.status == 0, run.ended.text
+    (restart,) = of_docker(run)
+    assert "live-restore" in restart
+    assert not run.hosts_told("daemon-reload")
+
+
+def test_what_is_wrong_is_said_before_anything_is_changed(tmp_path: Path) -> None:
+    run = prepared(tmp_path, *TRIXIE, "snap 24.0.5", "file {")
+    assert run.ended.status != 0
+    assert "head: it has Docker 24.0.5 as a snap" in " ".join(run.ended.text.split())
+    assert of_docker(run) == []
+
+
+def test_the_look_asks_for_every_package_that_is_decided_on() -> None:
+    asked = seen.COMMAND.split()
+    assert {*seen.DISTRIBUTION, *seen.DOCKER, *seen.OLD, *seen.TOOLKIT} <= set(asked)
