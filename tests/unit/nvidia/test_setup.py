@@ -246,3 +246,5 @@ def test_what_is_taken_back() -> None:
 def test_components_stay_while_firmware_of_other_gpus_comes_from_them() -> None:
     assert commands(operations.no_sources, Setup()) == [f"rm {COMPONENTS}"]
     assert commands(operations.no_sources, Setup(), graphics=Record(True, {"firmware-amd-graphics": "installed"})) == []
+    assert commands(operations.no_sources, Setup(packages={"nvidia-kernel-dkms": "550.163.01-2"})) == []
+    assert commands(operations.no_sources, Setup(packages={"nvidia-container-toolkit": "1.19.0-1"})) == [f"rm {COMPONENTS}"]
