@@ -14,12 +14,13 @@ if "llama_cpp" in asked:
     llama_cpp.remove()
 if "docker" in asked:
     docker.remove()
-if "nvidia" in asked:
-    nvidia.remove()
 if "intel" in asked:
     intel.remove()
 if "amd" in asked:
     amd.remove()
+# After these, which may need components of the distribution that came with it.
+if "nvidia" in asked:
+    nvidia.remove()
 if "passthrough" in asked:
     passthrough.remove()
 if "llama_cpp" in asked:

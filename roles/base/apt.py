@@ -534,7 +534,10 @@ def simulation_failed(output: Sequence[str], errors: Sequence[str]) -> str:
     # apt explains itself in the lines after "The following packages have unmet dependencies:", indented.
     unmet = [" ".join(line.split()) for line in output if re.match(r" +\S+ : ", line)]
     reasons = "; ".join([*unmet, *said]) or "no reason was given"
-    return f"apt cannot install what is needed ({reasons}): see to it there with `apt-get install`, then run again."
+    way = "see to it there with `apt-get install`"
+    if any(re.search(r"[Pp]ackage '?(linux|proxmox)-headers-[0-9]", line) for line in said):
+        way = "its package sources do not have the headers of that old kernel any more, so upgrade it with `apt-get dist-upgrade`"
+    return f"apt cannot do what is needed ({reasons}): {way}, then run again."
 
 
 def digest(lines: Iterable[str]) -> str:

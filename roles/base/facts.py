@@ -132,6 +132,20 @@ class PathsFact(FactBase[list[str]]):
         return output
 
 
+class EmptyFact(FactBase[bool]):
+    """Whether a folder is there and has nothing in it."""
+
+    default = bool
+
+    @override
+    def command(self, folder: str) -> str:
+        return f'[ -d {shlex.quote(folder)} ] && [ -z "$(ls -A {shlex.quote(folder)})" ] && echo empty; true'
+
+    @override
+    def process(self, output: list[str]) -> bool:
+        return output == ["empty"]
+
+
 class AccountFact(FactBase[str]):
     """The home of the system user that the services run as; empty where there is no such user."""
 

@@ -8,6 +8,7 @@ from pyinfra import host
 from pyinfra.api import FactBase, StringCommand, deploy, operation
 from typing_extensions import override
 
+from roles.base.facts import RecordFact
 from roles.base.machine import USER
 from roles.base.operations import Commands, chosen_packages, components, remove_packages
 
@@ -44,9 +45,19 @@ def graphics(packages: Sequence[str]) -> None:
 
 @deploy("Graphics taken back")
 def no_graphics() -> None:
-    """Take back what `graphics` has left; components of the distribution stay, because other roles use them."""
+    """Take back what `graphics` has left."""
     remove_packages(name="Packages", record=RECORD)
+    no_component(name="Component of the firmware")
     no_access(name="Access to the GPUs")
+
+
+@operation()
+def no_component() -> Commands:
+    """Our components of the distribution's archive are no source any more, unless NVIDIA's driver has its upgrades from there."""
+    if host.get_fact(RecordFact, record="nvidia").states:
+        host.noop("NVIDIA's driver comes from there")
+    else:
+        yield from components._inner(names=[])
 
 
 @operation()

@@ -107,21 +107,24 @@ def _install(
 
 
 @operation()
-def remove_packages(record: str) -> Commands:
+def remove_packages(record: str, before: str = "true") -> Commands:
     """Purge what came by us under a name, and forget it; refused where anything else would go, too.
 
     :param record: as it was given to `chosen_packages`
+    :param before: a shell command for the host, once it is sure that they may go
     """
     found = host.get_fact(RecordFact, record=record)
     if found.kept:
-        yield FunctionCommand(_purge, (record, sorted(found.states)), {})
+        yield FunctionCommand(_purge, (record, sorted(found.states), before), {})
     else:
         host.noop("no package came by us")
 
 
-def _purge(state: State, host: Host, record: str, names: list[str]) -> bool:
+def _purge(state: State, host: Host, record: str, names: list[str], before: str = "true") -> bool:
     simulated = []
     if names:
+        if not _follow(state, host, "gpuquilt-apt", apt.script(host.name, "settle"), str):
+            return False
         answer = run(state, host, _simulation(["purge", *names]), timeout=300)
         if not answer.ok:
             complain(host, f"{host.name}: {apt.simulation_failed(answer.output, answer.errors)}")
@@ -131,6 +134,10 @@ def _purge(state: State, host: Host, record: str, names: list[str]) -> bool:
         for sentence in sentences:
             complain(host, f"{host.name}: {sentence}")
         if sentences:
+            return False
+        answer = run(state, host, before, timeout=300)
+        if not answer.ok:
+            complain(host, f"{host.name}: nothing was removed ({_last(answer.errors)}): see to it, then run again.")
             return False
     script = apt.script(host.name, "purge_packages", record, apt.digest(simulated), *names)
     return _follow(state, host, f"gpuquilt-install-{record}", script, str)

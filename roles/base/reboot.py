@@ -27,6 +27,17 @@ SILENCE = 5
 PATIENCE = 30
 """Seconds that one look may take: a host that is going down may not answer any more."""
 
+BUSY = 600
+"""Seconds that a package manager may still take before a reboot: as long as we wait for its lock elsewhere."""
+
+HELD = """for lock in lock-frontend lock; do
+    inode=$(stat -c ':%i ' /var/lib/dpkg/$lock 2>/dev/null) || continue
+    pid=$(grep -sF "$inode" /proc/locks | awk 'NR == 1 { print $5 }')
+    [ -n "$pid" ] && echo "held by $(cat /proc/$pid/comm 2>/dev/null) ($pid)"
+done
+true"""
+"""Who holds dpkg's locks: a reboot would leave half-configured what it is in the middle of, the kernel or its initramfs."""
+
 LOOK = f"""echo "boot_id $(cat /proc/sys/kernel/random/boot_id)"
 echo "state $(systemctl is-system-running 2>/dev/null)"
 systemctl is-failed --quiet {UNIT}.service && echo "refused $(journalctl --quiet --output=cat --lines=1 --unit={UNIT}.service)"
@@ -66,6 +77,7 @@ def reboot(state: State, host: Host, boot_id: str, seconds: int) -> None:
     :param seconds: until it must answer again
     :raises HostError: it could not be told to, or has not come back
     """
+    _await_package_manager(state, host)
     # Detached, so that the connection does not hang on a command that never ends; a failure of an earlier run is forgotten.
     answer = run(
         state,
@@ -88,6 +100,19 @@ def reboot(state: State, host: Host, boot_id: str, seconds: int) -> None:
             f"it was told to reboot and had not done so {seconds} s later: see `systemctl list-jobs` there, or reboot it"
             " yourself, then run again."
         )
+
+
+def _await_package_manager(state: State, host: Host) -> None:
+    """:raises HostError: it does not come to its end"""
+    begun, said = time.monotonic(), float("-inf")
+    while held := [line for line in run(state, host, HELD).output if line.startswith("held by ")]:
+        now = time.monotonic()
+        if now - begun >= BUSY:
+            raise HostError(f"it was not rebooted, because dpkg's lock is {held[0]}: let that end, then run again.")
+        if now - said >= SILENCE:
+            say(host, f"dpkg's lock is {held[0]}, which is waited for before the reboot: {now - begun:.0f} s of at most {BUSY} s")
+            said = now
+        time.sleep(PAUSE)
 
 
 def forget(host: Host) -> None:

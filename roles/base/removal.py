@@ -7,7 +7,7 @@ import shlex
 from pyinfra import host
 from pyinfra.api import StringCommand, operation
 
-from roles.base.facts import AccountFact, PathsFact
+from roles.base.facts import AccountFact, EmptyFact, PathsFact
 from roles.base.machine import HOME, USER
 from roles.base.operations import Commands
 
@@ -17,15 +17,15 @@ def no_paths(paths: list[str], folders: list[str] | None = None) -> Commands:
     """Have none of these files and folders.
 
     :param paths: absolute; folders with all that is in them
-    :param folders: absolute; they go as well where nothing is left in them
+    :param folders: absolute, the innermost first; they go as well where nothing is left in them
     """
     there = host.get_fact(PathsFact, paths=paths)
     if there:
         yield StringCommand("rm", "-rf", "--one-file-system", "--", *map(shlex.quote, there))
-    left = host.get_fact(PathsFact, paths=folders) if folders else []
-    for folder in left:
+    for folder in folders or []:
         # Another role may have something in there.
-        yield StringCommand("rmdir --ignore-fail-on-non-empty", shlex.quote(folder))
+        if host.get_fact(EmptyFact, folder=folder):
+            yield StringCommand("rmdir", shlex.quote(folder))
     host.noop("nothing of it is there")
 
 

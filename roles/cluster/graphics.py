@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from roles.cluster.backend import Selection
+from roles.cluster.backend import Selection, title
 from roles.cluster.driver import Driver
 from roles.cluster.remarks import Remarks
 from roles.gpus.catalog import Catalog, Distribution
@@ -25,7 +25,13 @@ def plan_graphics(selection: Selection, kernel: str, system: str, catalog: Catal
     :param system: distribution and release, e.g. debian13
     """
     known = catalog.distributions.get(system)
-    vendors = dict.fromkeys(gpu.vendor for gpu in selection.gpus if gpu.vendor in ("amd", "intel"))
+    gpus = [gpu for gpu in selection.gpus if gpu.vendor in ("amd", "intel")]
+    vendors = dict.fromkeys(gpu.vendor for gpu in gpus)
+    remarks.warnings += [
+        f"{title(gpu)} has no driver: if its firmware has come since the host was started, reboot it; else see `dmesg` there."
+        for gpu in gpus
+        if gpu.address and not gpu.driver
+    ]
     if known is None or not vendors:
         return ()
     vulkan = known.graphics.vulkan if selection.backend == "vulkan" else ()

@@ -55,7 +55,7 @@ class Passthrough:
     :param functions: what is to be bound: the cards that `passthrough` names, with all that goes with them
     :param absent: entries of the running kernel's argument whose card is named and is not seen: they do no harm, and the card
         may come back
-    :param returned: addresses of what that argument has bound and `passthrough` does not name any more
+    :param returned: addresses of what that argument keeps from other drivers and `passthrough` does not name any more
     """
 
     functions: tuple[Function, ...] = ()
@@ -78,7 +78,8 @@ def plan_passthrough(devices: Sequence[Device], booted: Iterable[str], settings:
         device.address
         for device in devices
         if entries.get(device.address) == _function(device).entry and slot(device.address) not in named | seen
-        if device.driver == VFIO
+        # Without an IOMMU nothing holds it, and no other driver may.
+        if device.driver in (None, VFIO)
     )
     _say_unseen(settings.passthrough, cards, devices, entries, remarks)
     remarks.refusals += [line for card in cards if (line := shared_group(card, functions, devices))]
@@ -176,7 +177,7 @@ def _say_steps(functions: Sequence[Function], returned: Sequence[str], entries: 
     if returned:
         addresses = " and ".join(returned)
         remarks.steps.append(f"give {addresses} back to the host")
-        remarks.reboots.append(f"{VFIO} holds {addresses}, which `passthrough` does not name any more")
+        remarks.reboots.append(f"the kernel keeps {addresses} for {VFIO}, and `passthrough` does not name that any more")
 
 
 def _addresses(functions: Iterable[Function]) -> str:

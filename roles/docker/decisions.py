@@ -22,6 +22,8 @@ BASE = "nvidia-container-toolkit-base"
 """All of the toolkit that CDI needs. The rest is the injection by a hook, behind systemd's back: with that a container loses its
 GPU at the next daemon-reload (github.com/NVIDIA/nvidia-container-toolkit/issues/48)."""
 
+DATA_ROOT = "/var/lib/docker"
+"""Where Docker keeps everything, unless told otherwise."""
 GPU = "nvidia.com/gpu"
 NVIDIA_MAJOR = 195
 """Of the device files of NVIDIA's GPUs. Source: Documentation/admin-guide/devices.txt of Linux."""
@@ -53,7 +55,41 @@ def problems(seen: Seen, settings: Settings, nvidia: bool) -> list[str]:
             f"its dockerd is started with --config-file, so that it does not read {FILE}: take that out of its unit or of"
             " /etc/default/docker, and run again."
         )
-    return [*found, *_unreadable(seen, settings), *(_too_old(seen, settings) if nvidia else [])]
+    twice = _flags(seen, settings.options)
+    if twice:
+        names = " and ".join(twice)
+        found.append(
+            f"its dockerd is started with {names}, which docker_options says as well, and so would not start any more: take it"
+            " out of one of them, and run again."
+        )
+    return [*found, *_file_problems(seen, settings, nvidia), *(_too_old(seen, settings) if nvidia else [])]
+
+
+def _flags(seen: Seen, options: Options) -> list[str]:
+    """What the daemon is started with and the options say as well; of what can be given several times, the flag has no s."""
+    wanted = {flag for key in options for flag in (f"--{key}", f"--{key.removesuffix('s')}")}
+    return sorted(seen.flags & (wanted | ({"-H"} if "hosts" in options else set())) - {"--feature"})
+
+
+def _file_problems(seen: Seen, settings: Settings, nvidia: bool) -> list[str]:
+    return _unreadable(seen, settings) or _hidden(seen, settings, nvidia)
+
+
+def _hidden(seen: Seen, settings: Settings, nvidia: bool) -> list[str]:
+    """Containers would go on where Docker does not look any more; stopped, they only have to be made anew."""
+    present, merged = daemon.read(seen.text or ""), daemon.read(texts(seen, settings, nvidia).options or "")
+    moved = []
+    for key, word in (("data-root", "DockerRootDir"), ("storage-driver", "Driver")):
+        wanted = merged.get(key, DATA_ROOT if key == "data-root" else None)
+        if wanted and not daemon.same(present.get(key), merged.get(key)) and wanted != seen.info.get(word, wanted):
+            moved.append(f"{key} {wanted} in place of {seen.info[word]}")
+    if not moved or not seen.containers:
+        return []
+    return [
+        f"docker_options want {' and '.join(moved)}, where Docker would not find the containers that run"
+        f" ({', '.join(container.name for container in seen.containers)}), which would go on unseen: stop them (docker stop), and"
+        " run again."
+    ]
 
 
 def _unreadable(seen: Seen, settings: Settings) -> list[str]:

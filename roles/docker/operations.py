@@ -126,11 +126,14 @@ def unconfigured() -> Commands:
 
 @operation()
 def uninstalled() -> Commands:
-    """Purge the packages that came by us, and take the repository away; containers stop, and stay with images and volumes."""
-    if {"docker.io", "docker-ce"} & set(host.get_fact(RecordFact, record=NAME).states):
-        yield StringCommand(render("docker/spare.sh.j2"))
-    yield from base.remove_packages._inner(NAME)
-    yield from base.no_repository._inner(NAME)
+    """Purge the packages that came by us, and take the repository away; containers stop, and stay with images and volumes.
+
+    A Docker of the user's own goes on, and its repository stays: ours has taken the place of the user's entry for it.
+    """
+    ours = {"docker.io", "docker-ce"} & set(host.get_fact(RecordFact, record=NAME).states)
+    yield from base.remove_packages._inner(NAME, render("docker/spare.sh.j2") if ours else "true")
+    if host.get_fact(DockerFact).source != "docker":
+        yield from base.no_repository._inner(NAME)
 
 
 @operation()

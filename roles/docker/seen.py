@@ -44,10 +44,11 @@ systemctl show docker.service --timestamp=us+utc --property=ActiveState,UnitFile
     [ "${{pid:-0}}" -gt 0 ] && tr '\0' '\n' </proc/$pid/cmdline
     grep -h '^[[:space:]]*DOCKER_OPTS=' /etc/default/docker
     systemctl show docker.service --property=ExecStart
-}} | grep -o -- '--[a-z][a-z-]*' | sort -u | sed 's/^/flag /'
+}} | grep -oE -- '(^|[ "=])(-H|--[a-z][a-z-]*)' | tr -d ' "=' | sort -u | sed 's/^/flag /'
 [ -e {FILE} ] && stat --dereference --format='changed %.9Z' {FILE} && sed 's/^/file /' {FILE}
 sed 's/^/record /' {RECORD}
 sed 's/^/pin /' {PIN}
+[ -e /var/lib/docker/swarm/docker-state.json ] && echo swarm
 [ -e /proc/driver/nvidia/version ] && echo driver
 grep -ls 'nvidia\.com/gpu' /etc/cdi/* /run/cdi/* | sed 's/^/cdi /'
 if systemctl is-active --quiet docker.service; then
@@ -93,6 +94,7 @@ class Seen:
     :param text: daemon.json; None where there is none
     :param record: what we have written down of what is ours in it
     :param pin: our preferences for the toolkit; empty where there are none
+    :param swarm: it is a node of a swarm
     :param driver: NVIDIA's driver is loaded
     :param specifications: the CDI specifications of NVIDIA's GPUs that are there
     :param info: what the daemon says of itself; empty where it does not answer
@@ -111,6 +113,7 @@ class Seen:
     text: str | None = None
     record: str = ""
     pin: str = ""
+    swarm: bool = False
     driver: bool = False
     specifications: tuple[str, ...] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -133,11 +136,6 @@ class Seen:
         """Containers survive the daemon, as it runs now."""
         return self.info.get("LiveRestoreEnabled") is True
 
-    @property
-    def swarm(self) -> bool:
-        """It is a node of a swarm."""
-        return bool((self.info.get("Swarm") or {}).get("LocalNodeState", "inactive") != "inactive")
-
 
 def parse(lines: Sequence[str]) -> Seen:
     """Read the output of `COMMAND`; lines that it does not know are passed over."""
@@ -153,6 +151,7 @@ def parse(lines: Sequence[str]) -> Seen:
     packages = [words for words in map(str.split, found.get("package", [])) if words[2:] == ["installed"]]
     candidates = [words for words in map(str.split, found.get("candidate", [])) if len(words) == 2]
     text = "\n".join(found.get("file", [])) if "changed" in found else None
+    info = _info(first("info"))
     return Seen(
         distribution=system[0],
         codename=system[1],
@@ -167,9 +166,11 @@ def parse(lines: Sequence[str]) -> Seen:
         text=text,
         record="\n".join(found.get("record", [])),
         pin="".join(f"{line}\n" for line in found.get("pin", [])),
+        # Of one that does not run, its file tells; one that runs may keep it elsewhere.
+        swarm="swarm" in found or (info.get("Swarm") or {}).get("LocalNodeState", "inactive") != "inactive",
         driver="driver" in found,
         specifications=tuple(found.get("cdi", [])),
-        info=_info(first("info")),
+        info=info,
         containers=tuple(_containers(found.get("container", []), found.get("allow", []))),
     )
 

@@ -13,9 +13,9 @@ from pyinfra.api import FunctionCommand, StringCommand, operation
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from roles.base import apt
+from roles.base import apt, graphics
 from roles.base.apt import Change
-from roles.base.facts import MachineFact, MissingPackagesFact
+from roles.base.facts import MachineFact, MissingPackagesFact, RecordFact
 from roles.base.operations import (
     SAID,
     Commands,
@@ -41,7 +41,7 @@ from roles.gpus.state import Kind
 from roles.gpus.state import state as state_of
 from roles.nvidia import sources as where
 from roles.nvidia.facts import SetupFact
-from roles.nvidia.parts import TOOLS, leftovers, objections
+from roles.nvidia.parts import TOOLS, branch_of, leftovers, objections
 from roles.nvidia.settings import Settings
 from roles.nvidia.setup import Setup
 from roles.nvidia.texts import FILES, FORGOTTEN, MODPROBE, UNIT, UNIT_FILE, texts
@@ -217,7 +217,8 @@ def devices(driver: Driver, reboots: bool) -> Commands:
         yield StringCommand(f"systemctl enable --quiet {unit}")
     starting = (seen.enabled | seen.disabled | unwritten) - seen.active if seen.loaded and not reboots else ()
     for unit in sorted(starting, reverse=True):
-        yield StringCommand(f"systemctl start {unit}")
+        sentence = f"{host.name}: {unit} did not start: see `journalctl -u {unit}` there for what failed, then run again."
+        yield StringCommand(f"systemctl start {unit} || {{ echo {shlex.quote(sentence)} >&2; exit 1; }}")
     host.noop("they are there")
 
 
@@ -247,9 +248,17 @@ def uninstall() -> Commands:
 
 @operation()
 def no_sources() -> Commands:
-    """NVIDIA's repository and our components of the distribution's archive are no sources any more."""
+    """NVIDIA's repository, and our components of the distribution's archive, are no sources any more.
+
+    What came from them and is still there, for other GPUs or by somebody else, gets its upgrades from them.
+    """
+    if any(branch_of(name, version) for name, version in host.get_fact(SetupFact).packages.items()):
+        # In place of an entry of the user's own, perhaps, from which the driver that stays gets its upgrades.
+        host.noop("a driver that did not come by us is there, and keeps its sources")
+        return
     yield from no_repository._inner(repository=where.NAME)
-    yield from components._inner(names=[])
+    if not host.get_fact(RecordFact, record=graphics.RECORD).states:
+        yield from components._inner(names=[])
 
 
 @operation()

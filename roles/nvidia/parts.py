@@ -30,7 +30,7 @@ INSTALLER = "/usr/bin/nvidia-uninstall"
 
 _PINNING = "nvidia-driver-pinning-"
 _BRANCH = re.compile(r"(?:[0-9]+:)?([0-9]{3})\.[0-9]")
-_BRANCH_IN_NAME = re.compile(r"(?:nvidia|cuda-drivers).*?-([0-9]{3})(?:xx)?(?:-|$)")
+_BRANCH_IN_NAME = re.compile(r"(?:nvidia|cuda-drivers)[a-z-]*-([0-9]{3})(?:xx)?(?:-|$)")
 _NAME = re.compile(r".*nvidia.*|cuda-drivers.*|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|libxnvctrl.*")
 _MODULE = re.compile(r"(?!.*-no-dkms).*-dkms|linux-modules-nvidia-|.*-kernel-source|.*-kernel-support")
 

@@ -6,9 +6,13 @@ proxmox-boot-tool /var/lib/gpuquilt/passthrough · what the host makes of these:
 The kernel's argument says which functions are bound, and the IOMMU is switched on beside it; without it the scripts do nothing.
 """
 
+from posixpath import dirname
+
 from pyinfra import host
 from pyinfra.api import deploy
 
+from roles.base.operations import WORK
+from roles.base.removal import no_paths
 from roles.base.settings import HostSettings
 from roles.cluster.provision import MachinePlan
 from roles.passthrough import operations
@@ -39,3 +43,5 @@ def verify(machine: MachinePlan) -> None:
 def remove() -> None:
     """Take away what `prepare` has left; the cards are back with their own drivers after the next reboot."""
     operations.take_back(name="Boot without passthrough")
+    work = [f"{WORK}/gpuquilt-{name}" for name in (operations.INITRAMFS, operations.BOOT_LOADER)]
+    no_paths(name="No scripts and logs of it", paths=work, folders=[WORK, dirname(WORK)])

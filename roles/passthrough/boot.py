@@ -17,7 +17,8 @@ mounted. It is empty while they are written; without it, nothing of ours has bee
 LOADER_INFO = "LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 """The variable by which a boot loader names itself (https://systemd.io/BOOT_LOADER_INTERFACE)."""
 
-# A file of ours that the initramfs could not run has no digest: it is written anew.
+# A file of ours that the initramfs could not run has no digest: it is written anew. Where proxmox-boot-tool keeps GRUB's
+# configuration, on partitions of its own, there need be none below /boot.
 LOOK = rf"""
 PATH=$PATH:/usr/sbin:/sbin
 [ -e "$root/usr/share/initramfs-tools/hook-functions" ] && command -v update-initramfs >/dev/null && echo initramfs-tools
@@ -33,12 +34,14 @@ for kernel in "$root"/boot/vmlinuz-*; do
     [ "$initrd" -nt "$root{SCRIPT}" ] && [ "$initrd" -nt "$root{HOOK}" ] && state=fresh
     echo "initrd $version $state"
 done
-[ -s "$root/etc/kernel/proxmox-boot-uuids" ] && command -v proxmox-boot-tool >/dev/null && echo proxmox
+proxmox=
+[ -s "$root/etc/kernel/proxmox-boot-uuids" ] && command -v proxmox-boot-tool >/dev/null && proxmox=proxmox
+echo "$proxmox"
 grub="$root/boot/grub/grub.cfg"
 entries=$(sed -n '/^### BEGIN .*\/10_linux/,/^### END/s/^[[:space:]]*linux[a-z0-9]*[[:space:]]/entry /p' "$grub" | sort -u)
 if tr -d '\000' <"$root/sys/firmware/efi/efivars/{LOADER_INFO}" | grep -q systemd-boot; then
     command -v kernel-install >/dev/null || command -v proxmox-boot-tool >/dev/null && echo "loader systemd-boot"
-elif command -v update-grub >/dev/null && [ -n "$entries" ]; then
+elif command -v update-grub >/dev/null && [ -n "$entries$proxmox" ]; then
     echo "loader grub"
 fi
 printf "%s\n" "$entries"

@@ -12,6 +12,7 @@ from pyinfra.api import StringCommand, operation
 from roles.base.operations import Commands, long_work
 from roles.base.remote import say
 from roles.cluster.operations import fails
+from roles.cluster.passthrough import VFIO
 from roles.cluster.provision import MachinePlan
 from roles.gpus.catalog import load
 from roles.gpus.driver import PASSTHROUGH
@@ -30,6 +31,9 @@ from roles.passthrough.texts import (
     without_boot_loader,
     words,
 )
+
+INITRAMFS, BOOT_LOADER = "initramfs", "boot-loader"
+"""Names of the long work, see `roles.base.operations.long_work`."""
 
 INSTALL_KERNELS = """for kernel in /boot/vmlinuz-*; do
     version=${kernel#/boot/vmlinuz-}
@@ -64,7 +68,12 @@ def settle(machine: MachinePlan) -> Commands:
 @operation()
 def take_back() -> Commands:
     """From the next boot on nothing is bound by us; nothing of ours is left."""
-    yield from _take_back(host.get_fact(BootFact))
+    seen = host.get_fact(BootFact)
+    yield from _take_back(seen)
+    if state.is_executing and PASSTHROUGH in seen.running:
+        owed = f"a reboot is owed: until then the cards are bound to {VFIO}, and not with their own drivers."
+        for line in boot.problems(seen, MachinePlan()) or [owed]:
+            say(host, line)
 
 
 def _initramfs(seen: Boot) -> Commands:
@@ -74,7 +83,7 @@ def _initramfs(seen: Boot) -> Commands:
     old = [version for version, fresh in seen.initrds.items() if outdated or not fresh]
     if old:
         lines = [f"update-initramfs -u -k {shlex.quote(version)}" for version in old]
-        yield from long_work("initramfs", "\n".join(["set -e", *lines, ""]))
+        yield from long_work(INITRAMFS, "\n".join(["set -e", *lines, ""]))
 
 
 def _boot_loader(seen: Boot, wanted: tuple[str, ...]) -> Commands:
@@ -97,17 +106,17 @@ def _boot_loader(seen: Boot, wanted: tuple[str, ...]) -> Commands:
         yield StringCommand(_write(path, text))
     if not refreshed:
         mark = "" if seen.shows_entries else _write(REFRESHED, " ".join(wanted))
-        yield from long_work("boot-loader", f"set -e\n{_refresh(seen)}\n{mark}\n")
+        yield from long_work(BOOT_LOADER, f"set -e\n{_refresh(seen)}\n{mark}\n")
 
 
 def _take_back(seen: Boot) -> Commands:
-    owed = seen.refreshed is not None or any(PASSTHROUGH in entry for entry in seen.entries)
+    owed = seen.refreshed is not None or (seen.shows_entries and any(PASSTHROUGH in entry for entry in seen.entries))
     if DROP_IN in seen.files:
         yield StringCommand(f"rm -f {DROP_IN}")
     if seen.command_line and PASSTHROUGH in seen.command_line:
         yield StringCommand(_write(KERNEL_COMMAND_LINE, f"{merged(seen.command_line, ())}\n"))
     if owed and seen.loader:
-        yield from long_work("boot-loader", f"set -e\n{_refresh(seen)}\nrm -f {REFRESHED}\n")
+        yield from long_work(BOOT_LOADER, f"set -e\n{_refresh(seen)}\nrm -f {REFRESHED}\n")
     if {SCRIPT, HOOK} & set(seen.files):
         yield StringCommand(f"rm -f {SCRIPT} {HOOK}")
     host.noop("nothing of ours is there")
@@ -128,10 +137,15 @@ def verify(machine: MachinePlan) -> Commands:
         yield fails("\n".join(f"{host.name}: {line}" for line in wrong))
         return
     if state.is_executing:
-        guests = [other.name for other in inventory if other.data.get("runs_on") == host.name]
-        for line in outcome.report(machine, devices, guests, load()):
+        for line in outcome.report(machine, devices, _guests(), load()):
             say(host, line)
     host.noop("it is as planned")
+
+
+def _guests() -> list[str]:
+    """The virtual machines of this host that are to have GPUs; all of them where the inventory says that of none."""
+    guests = [other for other in inventory if other.data.get("runs_on") == host.name]
+    return [other.name for other in guests if other.data.get("gpus")] or [other.name for other in guests]
 
 
 def _write(path: str, text: str, mode: str = "644") -> str:

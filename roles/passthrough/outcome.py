@@ -65,7 +65,10 @@ def report(machine: MachinePlan, devices: Sequence[Device], guests: Sequence[str
             yield f"{gpu.address} link {link.verdict}: {link.reason.rstrip('.')}."
         yield f"{gpu.address} for libvirt, among the <devices> of {whose}:"
         yield from (f"    {hostdev(function.address)}" for function in parts)
-        yield f"{gpu.address} for Proxmox, in the configuration of {whose}:"
+        yield (
+            f"{gpu.address} for Proxmox, in the configuration of {whose} (whose machine is q35; if hostpci0 is taken,"
+            " with the next number):"
+        )
         yield from (f"    {line}" for line in hostpci(parts, devices))
 
 

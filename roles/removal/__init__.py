@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
-from pyinfra.context import ctx_config, ctx_state
+from pyinfra.context import ctx_config, ctx_host, ctx_state
 
 from roles.base.facts import MachineFact
 from roles.base.machine import Machine
@@ -18,21 +19,22 @@ from roles.removal.settings import Name, Settings
 
 __all__ = ["Settings", "asked"]
 
-_asked: WeakKeyDictionary[State, frozenset[Name]] = WeakKeyDictionary()
+_asked: WeakKeyDictionary[State, Mapping[str, frozenset[Name]]] = WeakKeyDictionary()
+"""Host → what is named for it."""
 
 
 def asked() -> frozenset[Name]:
-    """What the command line names; hosts that ``--limit`` leaves out are left alone.
+    """What is named for this host; hosts that ``--limit`` leaves out are left alone.
 
     :raises PyinfraError: nothing or something else is named, or a host is none that we could do it on
     """
     state = ctx_state.get()
     if state not in _asked:
         _asked[state] = _ask(state)
-    return _asked[state]
+    return _asked[state][ctx_host.get().name]
 
 
-def _ask(state: State) -> frozenset[Name]:
+def _ask(state: State) -> Mapping[str, frozenset[Name]]:
     keys = Settings.inventory_keys()
     active = {host.name for host in state.inventory.get_active_hosts()}
     data = [
@@ -49,7 +51,7 @@ def _ask(state: State) -> frozenset[Name]:
         problems += host_problems(name, machine, wants_sudo, serves=False)
     if problems:
         raise PyinfraError("nothing was removed, because:\n" + "\n".join(f"    {line}" for line in once(problems)))
-    return frozenset(name for found in settings.values() for name in found[Settings].remove)
+    return {name: frozenset(found[Settings].remove) for name, found in settings.items()}
 
 
 def _machine(host: Host) -> tuple[Machine, bool]:

@@ -29,7 +29,7 @@ reason() { # the error that the log ends with: apt's first of several in a row, 
         /^dpkg: error/ { found = $0; if (/:$/ && getline > 0) found = found $0; inside = 1; next }
         /^W: / { next }
         /^E: / { if (!inside) found = substr($0, 4); inside = 1; next }
-        /^(Errors were encountered| )/ { next }
+        /^(Errors were encountered|Processing was halted|dpkg: too many errors| )/ { next }
         { inside = 0 }
         END { sub(/\.$/, "", found); print found == "" ? "no reason was given" : found }'
 }
@@ -38,13 +38,25 @@ unfinished() { # STATES
     dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -nE "s/^($1) //p" | sort -u | tr '\n' ' '
 }
 
+half_installed() { # ok: the removal was broken off; reinstreq: the unpacking
+    dpkg-query -W -f '${db:Status-Status} ${db:Status-Eflag} ${binary:Package}\n' | sed -n "s/^half-installed $1 //p"
+}
+
+updates() { # what dpkg has not yet written into its status; apt refuses to work while there is any
+    ls "${DPKG_ADMINDIR:-/var/lib/dpkg}/updates" 2>/dev/null
+}
+
 finish_dpkg() { # end what a power cut or a kill has left
     names=$(unfinished 'unpacked|half-[a-z]+|triggers-[a-z]+')
-    [ -n "$names$(ls "${DPKG_ADMINDIR:-/var/lib/dpkg}/updates" 2>/dev/null)" ] || return 0
+    [ -n "$names$(updates)" ] || return 0
     echo "finishing what dpkg was interrupted in: $names"
     patiently dpkg --force-confold --configure -a || true
+    gone=$(half_installed ok)
+    [ -z "$gone" ] || patiently dpkg --remove $gone || true
+    torn=$(half_installed reinstreq)
     if [ -n "$(unfinished 'unpacked|half-[a-z]+')" ] || ! apt check; then
-        apt --fix-broken --no-remove install || true
+        # Without their names apt calls torn ones done and leaves them as they are.
+        apt --fix-broken --no-remove ${torn:+--reinstall} install $torn || true
     fi
     names=$(unfinished 'unpacked|half-[a-z]+')
     [ -z "$names" ] || fail "dpkg cannot finish ${names% } ($(reason)): see to it with \`dpkg --configure -a\` there, then run again."
@@ -54,14 +66,24 @@ refresh_lists() {
     apt update || fail "the package lists could not be refreshed ($(reason)): see to it with \`apt-get update\` there, then run again."
 }
 
-refresh() { # what a simulation needs to be right
-    # Work of an earlier run goes on when its controller is gone.
+earlier_run() { # work of an earlier run goes on when its controller is gone
     while systemctl --quiet is-active 'gpuquilt-install-*' 2>/dev/null; do
         echo "waiting for an earlier run that still installs"
         sleep 2
     done
+}
+
+refresh() { # what a simulation needs to be right
+    earlier_run
     finish_dpkg
     refresh_lists
+}
+
+settle() { # likewise of a purge: a package that cannot be configured can still go
+    earlier_run
+    [ -z "$(updates)" ] || patiently dpkg --force-confold --configure -a || true
+    torn=$(half_installed reinstreq)
+    [ -z "$torn" ] || apt --fix-broken --no-remove --reinstall install $torn || true
 }
 
 simulated() { # the digest of what apt would do: COMMAND OPTION… NAME…
@@ -83,7 +105,7 @@ install_packages() { # RECORD DIGEST "NAME…", which were not there, COMMAND OP
     [ "$(simulated "$@")" = "$digest" ] || fail "what apt would do has changed since it was looked at: run again."
     # First of all: what a broken run has unpacked came by us, too.
     record "$name" $new
-    apt "$@"
+    apt "$@" || fail "apt did not come to its end ($(reason)): what led to it is in $log there; see to it, then run again."
 }
 
 purge_packages() { # RECORD DIGEST NAME…
@@ -91,7 +113,7 @@ purge_packages() { # RECORD DIGEST NAME…
     shift 2
     if [ $# -gt 0 ]; then
         [ "$(simulated purge "$@")" = "$digest" ] || fail "what apt would do has changed since it was looked at: run again."
-        apt purge "$@"
+        apt purge "$@" || fail "the packages could not be removed ($(reason)): see to it with \`apt-get purge\` there, then run again."
     fi
     rm -f "$records/$name"
 }

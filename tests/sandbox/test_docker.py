@@ -168,6 +168,7 @@ def test_a_second_run_changes_nothing(there: Fresh, machine: Machine, tmp_path: 
         return [files, machine.shows("docker", "MainPID"), reloads(machine), container(machine, "goes-on")]
 
     before = look()
+    assert int(reloads(machine)) > 0, "those of the tests before are seen"
     assert changes(deploy(there, tmp_path)) == {}
     assert look() == before
 

@@ -124,10 +124,10 @@ def test_hypervisors_are_rebooted_first_then_the_others_and_the_run_goes_on(tmp_
 
 
 def test_a_guest_that_its_hypervisor_has_woken_again_is_rebooted_itself(tmp_path: Path, script: Path) -> None:
-    workers = [laptop("w1", runs_on="@fake/virt", _wakes=True)]
+    workers = [laptop("w1", runs_on="@fake/virt", _wakes=True, reboot_timeout=60)]
     run = deploy(inventory(tmp_path, workers=workers, heads=[head()], hypervisors=[hypervisor()]), script=script)
     # Not twice: it goes on where it was whenever it is told to reboot, so that no other boot id ever shows.
-    assert_stopped(run, "@fake/w1: it was told to reboot and had not done so 600 s later", rebooted=["virt", "w1"])
+    assert_stopped(run, "@fake/w1: it was told to reboot and had not done so 60 s later", rebooted=["virt", "w1"])
 
 
 @pytest.mark.parametrize(
@@ -168,6 +168,18 @@ def test_a_reboot_that_systemd_refuses_is_not_waited_for(tmp_path: Path, script:
     refused = {"is-failed": ["boot_id BOOT", "state running", "refused Operation inhibited by apt"]}
     run = deploy(inventory(tmp_path, workers=[laptop("w1", answers=refused, _wakes=True)], heads=[head()]), script=script)
     assert_stopped(run, "@fake/w1: systemd did not reboot it (Operation inhibited by apt): see to it,", rebooted=["w1"])
+
+
+def test_nobody_is_rebooted_while_a_package_manager_is_at_work(tmp_path: Path, script: Path) -> None:
+    held = {"/proc/locks": ["held by unattended-upgr (812)"]}
+    # What the look at a machine asks of the locks is asked of nobody here.
+    answers = {"/proc/sys/kernel/random/boot_id": laptop("w1")[1]["fake_responses"]["/proc/sys/kernel/random/boot_id"], **held}
+    run = deploy(inventory(tmp_path, workers=[laptop("w1", answers=answers)], heads=[head()]), script=script)
+    sentence = (
+        "@fake/w1: it was not rebooted, because dpkg's lock is held by unattended-upgr (812): let that end, then run again."
+    )
+    assert_stopped(run, sentence, rebooted=[])
+    assert "which is waited for before the reboot: 0 s of at most 600 s" in run.ended.text
 
 
 def test_a_boot_that_does_not_come_to_its_end_is_waited_for_and_then_taken_as_it_is(tmp_path: Path, script: Path) -> None:

@@ -21,12 +21,13 @@ trap 'exit 1' HUP INT TERM
 partx --add "$loop"
 mount "${loop}p1" "$root"
 for name in dev proc sys; do mount --bind "/$name" "$root/$name"; done
+# The IOMMU is off, as many distributions leave it.
 cat >"$root/etc/default/grub" <<'END'
 GRUB_TIMEOUT=0
 GRUB_TERMINAL=console
 GRUB_DISABLE_LINUX_UUID=true
 GRUB_CMDLINE_LINUX_DEFAULT=quiet
-GRUB_CMDLINE_LINUX="rw console=ttyS0 mitigations=off no_timer_check"
+GRUB_CMDLINE_LINUX="rw console=ttyS0 mitigations=off no_timer_check intel_iommu=off"
 END
 chroot "$root" grub-install --target=i386-pc "$loop"
 chroot "$root" update-grub

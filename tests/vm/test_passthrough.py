@@ -118,6 +118,7 @@ def test_a_card_is_passed_through_and_given_back(vm: Vm) -> None:
     ended = run(vm, [PASSED])
     assert ended.status == 0, ended.text
     assert boot_id(vm) != first_boot
+    assert "the IOMMU is off" in ended.text, "what it was rebooted for"
     assert drivers(vm) == before | {PASSED: "vfio-pci", SOUND: "vfio-pci"}
     assert PASSED not in vm.out("journalctl -b -k | grep -i bochs"), "another driver had it first"
     assert ARGUMENT in vm.out("cat /proc/cmdline")

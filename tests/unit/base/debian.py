@@ -161,15 +161,25 @@ class Debian:
         return {line.split()[1]: line.split()[2] for line in lines if line.startswith("installed")}
 
 
-def make_package(folder: Path, name: str, version: str = "1.0", postinst: str = "", **fields: str) -> Path:
+def make_package(
+    folder: Path,
+    name: str,
+    version: str = "1.0",
+    preinst: str = "",
+    postinst: str = "",
+    prerm: str = "",
+    postrm: str = "",
+    **fields: str,
+) -> Path:
     """A package without content."""
     tree = folder / f"{name}-{version}"
     (tree / "DEBIAN").mkdir(parents=True)
     wanted = {"Package": name, "Version": version, "Architecture": "amd64", "Maintainer": "x <x@example>", "Description": "x"}
     (tree / "DEBIAN/control").write_text("".join(f"{key}: {value}\n" for key, value in (wanted | fields).items()))
-    if postinst:
-        (tree / "DEBIAN/postinst").write_text(f"#!/bin/sh\n{postinst}\n")
-        (tree / "DEBIAN/postinst").chmod(0o755)
+    for script, text in (("preinst", preinst), ("postinst", postinst), ("prerm", prerm), ("postrm", postrm)):
+        if text:
+            (tree / "DEBIAN" / script).write_text(f"#!/bin/sh\n{text}\n")
+            (tree / "DEBIAN" / script).chmod(0o755)
     path = folder / f"{name}_{version}_amd64.deb"
     subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "-b", str(tree), str(path)], check=True, capture_output=True)
     return path

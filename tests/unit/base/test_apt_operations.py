@@ -9,7 +9,7 @@ from pyinfra.context import ctx_host, ctx_state
 from pyinfra_testing.util import FakeState, create_host  # type: ignore[import-untyped]
 
 from roles.base.apt import COMPONENTS, Apt, Record, Repository
-from roles.base.graphics import access, no_access
+from roles.base.graphics import access, no_access, no_component
 from roles.base.operations import components, no_repository, remove_packages, repository
 
 DOCKER = Repository("docker", "https://vendor.example/debian", ("bookworm",), ("stable",), "https://vendor.example/key", "A" * 40)
@@ -75,12 +75,25 @@ def test_components_are_switched_on_once_and_off_again() -> None:
     assert apt(components, Apt(DEBIAN, "bookworm", "debian"), []) == []
 
 
+def test_components_are_switched_off_once_nobody_needs_them() -> None:
+    def done(drivers: dict[str, str]) -> list[str]:
+        state = FakeState()
+        facts: dict[str, Any] = {"facts.AptFact": Apt({**DEBIAN, COMPONENTS: "x"})}
+        facts["facts.RecordFact"] = {"record=nvidia": Record(bool(drivers), drivers)}
+        host = create_host(state, facts=facts)
+        with ctx_state.use(state), ctx_host.use(host):
+            return list(map(str, no_component._inner()))
+
+    assert done({}) == [f"rm {COMPONENTS}"]
+    assert done({"nvidia-driver": "installed"}) == []
+
+
 def test_what_came_by_us_is_purged_once() -> None:
     def purged(seen: Record) -> list[Any]:
         return commands(remove_packages, "facts.RecordFact", seen, "tools", asked="record=tools")
 
     (command,) = purged(Record(True, {"b": "installed", "a": "half-configured"}))
-    assert command.args == ("tools", ["a", "b"])
+    assert command.args == ("tools", ["a", "b"], "true")
     assert len(purged(Record(True))) == 1
     assert purged(Record()) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,9 +55,22 @@ def test_what_apt_appends_when_something_stays_broken_for_a_while() -> None:
     ]
 
 
-names = st.from_regex(r"[a-z0-9][a-z0-9+.-]+(:i386)?", fullmatch=True)
-versions = st.from_regex(r"([0-9]:)?[0-9][A-Za-z0-9.+~]*(-[0-9a-z+.~]+)?", fullmatch=True)
-origins = st.from_regex(r"([A-Za-z -]+:[0-9.]+/[a-z-]+(, [A-Za-z]+:[0-9.]+/[a-z]+)?)?", fullmatch=True).map(str.strip)
+def joined(*parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.tuples(*parts).map("".join)
+
+
+def maybe(*parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.just("") | joined(*parts)
+
+
+def some(alphabet: str) -> st.SearchStrategy[str]:
+    return st.text(alphabet, min_size=1, max_size=8)
+
+
+suites = joined(some("DUbuntV "), st.just(":"), some("0123."), st.just("/"), some("able-"))
+names = joined(some("a0"), some("az09+.-"), maybe(st.just(":i386")))
+versions = joined(maybe(some("1"), st.just(":")), some("012"), maybe(some("aZ9.+~")), maybe(st.just("-"), some("09az+.~")))
+origins = maybe(suites, maybe(st.just(", "), suites)).map(str.strip)
 
 
 @given(names, versions, st.just("") | versions, origins, st.sampled_from(["", " []", " [x:amd64 ]"]))
@@ -66,7 +80,7 @@ def test_what_is_printed_as_apt_does_is_read_the_same(name: str, version: str, b
     assert changes([line]) == [Change("install", name, version, before, origin)]
 
 
-@given(st.lists(st.text() | st.from_regex(r"(Inst|Remv|Purg|Conf) .*", fullmatch=True)))
+@given(st.lists(st.text() | st.builds("{} {}".format, st.sampled_from(["Inst", "Remv", "Purg", "Conf"]), st.text())))
 def test_no_output_breaks_the_parser(lines: list[str]) -> None:
     assert all(change.action in ("install", "remove") for change in changes(lines))
 
@@ -84,8 +98,23 @@ def test_only_what_is_to_move_may_go_back() -> None:
 
 def test_a_package_that_apt_does_not_know() -> None:
     assert simulation_failed(["Reading package lists..."], ["E: Unable to locate package nosuch"]) == (
-        "apt cannot install what is needed (Unable to locate package nosuch): see to it there with `apt-get install`, then run"
-        " again."
+        "apt cannot do what is needed (Unable to locate package nosuch): see to it there with `apt-get install`, then run again."
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "E: Unable to locate package linux-headers-6.1.0-18-amd64",
+        "E: Package 'linux-headers-6.8.0-31-generic' has no installation candidate",
+        "E: Unable to locate package proxmox-headers-6.8.4-2-pve",
+    ],
+)
+def test_headers_of_a_kernel_that_the_sources_have_no_more(error: str) -> None:
+    """Field report B5; there the kernel is old, and to look for its headers by hand would lead nowhere."""
+    assert simulation_failed([], [error]) == (
+        f"apt cannot do what is needed ({error[3:]}): its package sources do not have the headers of that old kernel any more, so"
+        " upgrade it with `apt-get dist-upgrade`, then run again."
     )
 
 

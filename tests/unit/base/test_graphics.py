@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.conftest import ROOT
 from tests.unit.fakes import GOOD, MODEL, Run, deploy, fake, inventory
 
@@ -20,32 +18,47 @@ SOURCES = [
 ]
 
 
-def prepare(folder: Path, system: tuple[str, str], gpu: str, answers: dict[str, Any]) -> Run:
-    """One host, worker and head."""
-    machine = {"os": f"ID {system[0]}", "os VERSION_ID": system[1]}
-    host = fake("w1", machine, {**ENDED, **answers}, gpus=[gpu], **GOOD, **MODEL)
-    return deploy(inventory(folder, workers=[host], heads=[host]), script=PREPARE)
+Prepared = tuple[str, tuple[str, str], str, dict[str, Any]]
+"""Of a host its name, system, GPU, and what it answers."""
 
 
-@pytest.mark.parametrize(
-    ("system", "gpu", "packages"),
-    [
-        (("debian", "12"), "Navi 48", "firmware-amd-graphics mesa-vulkan-drivers libvulkan1 vulkan-tools"),
-        (("debian", "13"), "DG2", "firmware-intel-graphics mesa-vulkan-drivers libvulkan1 vulkan-tools"),
-        (("ubuntu", "24.04"), "DG2", "linux-firmware"),
-    ],
-)
-def test_a_host_gets_firmware_vulkan_and_access(tmp_path: Path, system: tuple[str, str], gpu: str, packages: str) -> None:
-    simulation = f"apt-get --simulate install --no-install-recommends {packages}"
-    answers = {"/etc/apt/sources.list.d/*.sources": SOURCES, simulation: ["Inst libvulkan1 (1 Debian:12/stable [amd64])"]}
-    run = prepare(tmp_path, system, gpu, answers)
+def prepare(folder: Path, *prepared: Prepared) -> Run:
+    """Hosts, each worker and head."""
+    hosts = []
+    for name, system, gpu, answers in prepared:
+        machine = {"os": f"ID {system[0]}", "os VERSION_ID": system[1]}
+        hosts.append(fake(name, machine, {**ENDED, **answers}, gpus=[gpu], **GOOD, **MODEL))
+    return deploy(inventory(folder, workers=hosts, heads=hosts[:1]), script=PREPARE)
+
+
+def test_a_host_gets_firmware_vulkan_and_access(tmp_path: Path) -> None:
+    packages = {
+        "w1": "firmware-amd-graphics mesa-vulkan-drivers libvulkan1 vulkan-tools",
+        "w2": "firmware-intel-graphics mesa-vulkan-drivers libvulkan1 vulkan-tools",
+        "head": "linux-firmware",
+    }
+
+    def answers(name: str) -> dict[str, Any]:
+        simulation = f"apt-get --simulate install --no-install-recommends {packages[name]}"
+        installed = [f"Inst for-{name} (1 Debian:12/stable [amd64])"]
+        return {"/etc/apt/sources.list.d/*.sources": SOURCES, simulation: installed}
+
+    run = prepare(
+        tmp_path,
+        ("w1", ("debian", "12"), "Navi 48", answers("w1")),
+        ("w2", ("debian", "13"), "DG2", answers("w2")),
+        ("head", ("ubuntu", "24.04"), "DG2", answers("head")),
+        ("lost", ("debian", "12"), "GP102", {}),
+    )
     assert run.ended.status == 0, run.ended.text
-    assert len([command for _, command in run.commands if command.endswith(simulation)]) == 1
-    # Such a script is longer than what `Run.commands` has of it.
-    assert "\ninstall_packages graphics " in run.ended.text
-    assert f"libvulkan1 install --no-install-recommends {packages}\n" in run.ended.text
-    assert ("Components: non-free-firmware" in run.ended.text) == (system[0] == "debian")
-    assert run.hosts_told("usermod --append --groups render,video llama")
+    for name, words in packages.items():
+        assert run.hosts_told(f"apt-get --simulate install --no-install-recommends {words}") == [name], run.ended.text
+        # Such a script is longer than what `Run.commands` has of it; it is shown once where it is run.
+        assert run.ended.text.count(f" for-{name} install --no-install-recommends {words}\n") == 1
+    assert run.ended.text.count("\ninstall_packages graphics ") == len(packages)
+    assert sorted(run.hosts_told("Components: non-free-firmware")) == ["w1", "w2"]
+    # One with a GPU of NVIDIA gets nothing of it.
+    assert sorted(run.hosts_told("usermod --append --groups render,video llama")) == ["head", "w1", "w2"]
 
 
 def test_where_all_is_there_nothing_is_done(tmp_path: Path) -> None:
@@ -56,14 +69,8 @@ def test_where_all_is_there_nothing_is_done(tmp_path: Path) -> None:
         " ".join(there): [f"installed {name}" for name in there],
         "id -nG llama": ["llama video render"],
     }
-    run = prepare(tmp_path, ("debian", "12"), "Navi 48", answers)
+    run = prepare(tmp_path, ("w1", ("debian", "12"), "Navi 48", answers))
     assert run.ended.status == 0, run.ended.text
     assert not run.hosts_told("usermod --append")
     assert "Components: non-free" not in run.ended.text
-    assert "\ninstall_packages graphics " not in run.ended.text
-
-
-def test_a_host_without_such_a_gpu_gets_nothing_of_it(tmp_path: Path) -> None:
-    run = prepare(tmp_path, ("debian", "12"), "GP102", {})
-    assert not run.hosts_told("usermod --append")
     assert "\ninstall_packages graphics " not in run.ended.text

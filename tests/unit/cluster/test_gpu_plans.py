@@ -146,7 +146,9 @@ def _with(drivers: Drivers, wanted: Driver | None, reached: str, packages: int) 
     drivers = replace(drivers, header_packages=(*drivers.header_packages, *headers))
     if reached != "unpacked":
         drivers = replace(drivers, headers=True)
-        nvidia = replace(nvidia, on_disk=wanted.version, on_disk_flavour=wanted.flavour, dkms=True)
+        # Ubuntu has built, and signed, what it calls so.
+        dkms = None if any(name.startswith("linux-modules-nvidia") for name in wanted.packages) else True
+        nvidia = replace(nvidia, on_disk=wanted.version, on_disk_flavour=wanted.flavour, dkms=dkms)
     if reached == "rebooted":
         nvidia = replace(nvidia, loaded=wanted.version, loaded_flavour=wanted.flavour)
         drivers = replace(drivers, log=())

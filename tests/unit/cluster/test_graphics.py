@@ -42,6 +42,16 @@ def test_two_vendors_that_compute_with_vulkan_get_the_firmware_of_both() -> None
     assert found == ("firmware-intel-graphics", "firmware-amd-graphics", *MESA)
 
 
+def test_a_gpu_that_no_driver_holds_is_named() -> None:
+    """It is what a kernel leaves that has not found the firmware: nothing computes there before the next boot."""
+    held, free = (plan_of([gpu_worker(NAVI, system="debian13", driver_of_gpus=driver), head()]) for driver in ("amdgpu", None))
+    (warning,) = set(free.warnings) - set(held.warnings)
+    assert warning == (
+        "w1: 0000:08:00.0 Advanced Micro Devices, Inc. [AMD/ATI] Navi 48 [Radeon RX 9070/9070 XT] has no driver: if its firmware"
+        " has come since the host was started, reboot it; else see `dmesg` there."
+    )
+
+
 def test_nothing_is_installed_on_proxmox() -> None:
     """Its own firmware package conflicts with Debian's, and it needs that."""
     plan = plan_of([gpu_worker(NAVI, system="debian12", drivers=Drivers(kernel="6.8.12-4-pve")), head()])

@@ -135,12 +135,15 @@ def test_an_iommu_that_stays_off_is_the_firmwares_and_no_reboot_helps() -> None:
     ]
 
 
-def test_what_is_not_named_any_more_is_given_back() -> None:
-    found, remarks = planned(bound(CARD, SOUND), booted=ENTRIES)
+@pytest.mark.parametrize(
+    "devices", [bound(CARD, SOUND), dark(replace(CARD, driver=None), replace(SOUND, driver=None))], ids=["bound", "no IOMMU"]
+)
+def test_what_is_not_named_any_more_is_given_back(devices: list[Device]) -> None:
+    found, remarks = planned(devices, booted=ENTRIES)
     assert found == Passthrough(returned=("0000:0e:00.0", "0000:0e:00.1"))
     assert remarks == Remarks(
         steps=["give 0000:0e:00.0 and 0000:0e:00.1 back to the host"],
-        reboots=["vfio-pci holds 0000:0e:00.0 and 0000:0e:00.1, which `passthrough` does not name any more"],
+        reboots=["the kernel keeps 0000:0e:00.0 and 0000:0e:00.1 for vfio-pci, and `passthrough` does not name that any more"],
     )
 
 

@@ -34,6 +34,8 @@ INFO: dict[str, Any] = {
     "ServerVersion": "26.1.5+dfsg1",
     "Runtimes": {"io.containerd.runc.v2": {"path": "runc"}, "runc": {"path": "runc"}},
     "LiveRestoreEnabled": True,
+    "DockerRootDir": "/var/lib/docker",
+    "Driver": "overlay2",
     "LoggingDriver": "json-file",
     "CgroupDriver": "systemd",
     "CDISpecDirs": [],

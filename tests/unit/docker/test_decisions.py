@@ -74,6 +74,38 @@ def test_two_wishes_that_contradict_each_other_are_named() -> None:
     assert problems(ours, settings(options={"data-root": "/b"}), nvidia=False) == []
 
 
+def test_what_dockerd_is_started_with_is_not_said_in_its_file_as_well() -> None:
+    wanted = {
+        "hosts": ["tcp://127.0.0.1:2375"],
+        "log-driver": "local",
+        "labels": ["a=b"],
+        "features": {"cdi": True},
+        "debug": True,
+    }
+    there = shown("flag --containerd", "flag -H", "flag --log-driver", "flag --label", "flag --feature")
+    assert only(there, options=wanted) == (
+        "its dockerd is started with --label and --log-driver and -H, which docker_options says as well, and so would not start"
+        " any more: take it out of one of them, and run again."
+    )
+    assert problems(there, settings(), nvidia=False) == []
+
+
+def test_containers_that_run_are_not_left_behind() -> None:
+    wanted = {"data-root": "/srv/docker", "storage-driver": "overlay2"}
+    runs = "container c0ffee /worker runc null"
+    assert only(shown(runs), options=wanted) == (
+        "docker_options want data-root /srv/docker in place of /var/lib/docker, where Docker would not find the containers that"
+        " run (worker), which would go on unseen: stop them (docker stop), and run again."
+    )
+    assert problems(shown(), settings(options=wanted), nvidia=False) == [], "nothing runs"
+    # It is there already, whatever Docker calls it: with userns-remap it adds something.
+    info = {**INFO, "DockerRootDir": "/srv/docker/100000.100000"}
+    there = shown(runs, 'file {"data-root": "/srv/docker"}', 'record {"data-root": "/srv/docker"}', info=info)
+    assert problems(there, settings(options=wanted), nvidia=False) == []
+    # Back to where it was.
+    assert "data-root /var/lib/docker in place of /srv/docker" in only(there)
+
+
 def test_a_docker_too_old_for_cdi_is_refused_where_nvidia_computes() -> None:
     assert problems(shown(*BOOKWORM), settings(), nvidia=False) == []
     assert only(shown(*BOOKWORM), nvidia=True) == (
@@ -199,8 +231,10 @@ def test_a_daemon_that_does_not_is_restarted(lines: list[str], info: dict[str, A
 def test_a_node_of_a_swarm_is_known() -> None:
     assert not shown().swarm
     assert shown(info={**INFO, "Swarm": {"LocalNodeState": "active"}}).swarm
-    seen = shown("file {}", info={**INFO, "Swarm": {"LocalNodeState": "active"}})
-    assert "live-restore" not in read(texts(seen, settings(), nvidia=False).options or "")
+    stopped = shown("state inactive", "swarm", "file {}", info={})
+    assert stopped.swarm
+    for seen in (stopped, shown("file {}", info={**INFO, "Swarm": {"LocalNodeState": "active"}})):
+        assert "live-restore" not in read(texts(seen, settings(), nvidia=False).options or "")
 
 
 def test_a_package_that_was_removed_is_none() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from roles.base import PACKAGES
 from roles.docker import seen
@@ -20,49 +19,45 @@ DOCKER_INFO = f"info {json.dumps(INFO)}"
 RECORD = f"record {json.dumps({'live-restore': True, 'log-opts': ROTATION})}"
 
 
-def prepared(folder: Path, *lines: str, engine: str = "distribution", **data: Any) -> Run:
-    """The run on a host that says this of Docker."""
-    wanted = {"docker_engine": engine, **data}
+def prepared(folder: Path, engine: str = "distribution", **says: list[str]) -> Run:
+    """The run on hosts that say this of Docker."""
     installed = [f"installed {name}" for name in [*PACKAGES, *seen.DISTRIBUTION, "iptables"]]
     # What base asks for.
     system = {"uname -s": ["Linux"], "useradd": ["/usr/sbin/useradd"]}
-    answers = {ASKED: list(lines), "db:Status-Status": installed, **system}
-    machine = fake("head", answers=answers, **GOOD, **MODEL, **wanted)
-    return deploy(inventory(folder, workers=[machine], heads=[machine]), script=PREPARE)
+    machines = []
+    for name, lines in says.items():
+        answers = {ASKED: lines, "db:Status-Status": installed, **system}
+        machines.append(fake(name, answers=answers, **GOOD, **MODEL, docker_engine=engine))
+    return deploy(inventory(folder, workers=machines, heads=machines[:1]), script=PREPARE)
 
 
-def of_docker(run: Run) -> list[str]:
-    """The commands that are about Docker, and not a look at it."""
-    return [command for _, command in run.commands if "docker" in command and "dpkg-query" not in command]
+def of_docker(run: Run) -> list[tuple[str, str]]:
+    """The commands that are about Docker, and not a look at it, as (host, command)."""
+    return [(host, command) for host, command in run.commands if "docker" in command and "dpkg-query" not in command]
 
 
 def test_where_none_is_wanted_nobody_looks(tmp_path: Path) -> None:
-    run = prepared(tmp_path, "snap 24.0.5", engine="none")
+    run = prepared(tmp_path, engine="none", head=["snap 24.0.5"])
     assert run.ended.status == 0, run.ended.text
     assert not run.hosts_told(ASKED)
     assert of_docker(run) == []
 
 
-def test_where_all_is_as_wanted_nothing_is_done_and_systemd_is_not_reloaded(tmp_path: Path) -> None:
+def test_a_daemon_that_is_older_than_its_file_is_restarted_without_a_reload_of_systemd_and_no_other_is(tmp_path: Path) -> None:
     """Field report B13: a daemon-reload takes the GPU from a container that has it by the toolkit's hook."""
-    run = prepared(tmp_path, *TRIXIE, RECORD, DOCKER_INFO)
+    as_wanted = [*TRIXIE, RECORD, DOCKER_INFO]
+    older = [line.replace("changed 1796096955", "changed 1796099999") for line in as_wanted]
+    run = prepared(tmp_path, head=as_wanted, w1=older)
     assert run.ended.status == 0, run.ended.text
-    assert run.hosts_told(ASKED)
-    assert of_docker(run) == []
-    assert not run.hosts_told("daemon-reload")
-
-
-def test_a_daemon_that_is_older_than_its_file_is_restarted_without_a_reload_of_systemd(tmp_path: Path) -> None:
-    lines = [line.replace("changed 1796096955", "changed 1796099999") for line in TRIXIE]
-    run = prepared(tmp_path, *lines, RECORD, DOCKER_INFO)
-    assert run.ended.status == 0, run.ended.text
-    (restart,) = of_docker(run)
+    assert set(run.hosts_told(ASKED)) == {"head", "w1"}
+    ((host, restart),) = of_docker(run)
+    assert host == "w1"
     assert "live-restore" in restart
     assert not run.hosts_told("daemon-reload")
 
 
 def test_what_is_wrong_is_said_before_anything_is_changed(tmp_path: Path) -> None:
-    run = prepared(tmp_path, *TRIXIE, "snap 24.0.5", "file {")
+    run = prepared(tmp_path, head=[*TRIXIE, "snap 24.0.5", "file {"])
     assert run.ended.status != 0
     assert "head: it has Docker 24.0.5 as a snap" in " ".join(run.ended.text.split())
     assert of_docker(run) == []

@@ -33,13 +33,19 @@ READY: dict[str, Any] = {
 
 
 def commands(
-    operation: Any, shows: Seen, missing: list[str] | None = None, record: Record | None = None, **arguments: Any
+    operation: Any,
+    shows: Seen,
+    missing: list[str] | None = None,
+    record: Record | None = None,
+    apt: Apt | None = None,
+    **arguments: Any,
 ) -> list[str]:
     """What an operation yields on a host that shows this; of work that runs on the host by a function, its arguments.
 
     :param record: the packages that came by us
+    :param apt: the package sources
     """
-    facts = {DockerFact: shows, MissingPackagesFact: missing or [], RecordFact: record or Record(), AptFact: Apt()}
+    facts = {DockerFact: shows, MissingPackagesFact: missing or [], RecordFact: record or Record(), AptFact: apt or Apt()}
     state = FakeState()
     host = create_host(state)
     host.get_fact = lambda fact, **_: facts[fact]
@@ -146,10 +152,18 @@ def test_what_is_taken_back() -> None:
         "rm /etc/docker/daemon.json",
         "rm /var/lib/gpuquilt/docker.json",
     ]
-    spare, purge = commands(operations.uninstalled, shown(), record=Record(kept=True, states={"docker.io": "installed"}))
-    assert "rm -f /var/lib/docker/nuke-graph-directory.sh" in spare
-    assert purge == "docker ['docker.io']"
+    (purge,) = commands(operations.uninstalled, shown(), record=Record(kept=True, states={"docker.io": "installed"}))
+    assert purge.startswith("docker ['docker.io'] ")
+    assert "rm -f /var/lib/docker/nuke-graph-directory.sh" in purge
+    (purge,) = commands(operations.uninstalled, shown(), record=Record(kept=True, states={"iptables": "installed"}))
+    assert purge == "docker ['iptables'] true", "containers of another Docker go on"
     assert commands(operations.uninstalled, shown()) == []
+
+
+def test_a_docker_of_the_users_own_keeps_its_repository() -> None:
+    file = decisions.repository(bare(), WANTED).file
+    assert commands(operations.uninstalled, bare(), apt=Apt(files={file: ""})) == [f"rm -f {file}"]
+    assert commands(operations.uninstalled, bare("package docker-ce 5:29.1.3 installed"), apt=Apt(files={file: ""})) == []
 
 
 SCRIPTS = {
@@ -198,3 +212,31 @@ def test_a_file_that_docker_refuses_is_not_put_in_place(tmp_path: Path) -> None:
     subprocess.run(["sh"], input=script, env=environment, check=True, text=True)
     assert json.loads(file.read_text()) == {"bogus": 1}
     assert file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("docker", "restarted", "sentence"),
+    [
+        ("case $1 in ps) ;; *) echo true ;; esac", True, ""),
+        ("case $1 in ps) echo c0ffee ;; *) echo true ;; esac", True, ""),
+        ("case $1 in ps) echo c0ffee ;; *) echo false ;; esac", False, "w1: Docker has to be restarted (why), which would end"),
+        ("exit 124", False, "w1: Docker does not answer, and was not restarted, because containers may run"),
+    ],
+)
+def test_a_restart_ends_no_container(tmp_path: Path, docker: str, restarted: bool, sentence: str) -> None:
+    """With programs of our own making: containers that run and live-restore, as Docker tells, or does not."""
+    for name, script in {
+        "docker": docker,
+        "dockerd": "exit 125",
+        "sleep": "",
+        "systemctl": f'echo "$1" >>{tmp_path}/log',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    values = {**SCRIPTS["restart"], "host": "w1", "ends_containers": decisions.ends_containers("why")}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    script = render("docker/restart.sh.j2", **values)
+    ended = subprocess.run(["sh"], input=script, env=environment, capture_output=True, text=True, check=False)
+    assert ended.stderr.startswith(sentence)
+    assert (ended.returncode == 0) is restarted
+    assert ("restart" in (tmp_path / "log").read_text().splitlines()) is restarted

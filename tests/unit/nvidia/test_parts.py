@@ -108,6 +108,9 @@ def test_what_is_removed_is_not_for_it_to_judge() -> None:
         ("nvidia-headless-no-dkms-580-server-open", "580.173.02-0ubuntu0.24.04.1", 580, None),
         ("linux-modules-nvidia-580-server-open-6.8.0-88-generic", "6.8.0-88.89", 580, "open"),
         ("linux-modules-nvidia-580-generic-hwe-24.04", "6.8.0-88.89", 580, "proprietary"),
+        ("linux-objects-nvidia-580-server-open-5.15.0-161-generic", "5.15.0-161.171", 580, None),
+        # Of all branches, for the 161st build of a kernel.
+        ("linux-signatures-nvidia-5.15.0-161-generic", "5.15.0-161.171", None, None),
         # A transitional package of Ubuntu, which brings the branch of its version.
         ("nvidia-driver-570", "580.173.02-0ubuntu0.24.04.1", 580, None),
         ("nvidia-tesla-535-driver", "535.274.02-1~deb13u1", 535, None),

@@ -16,7 +16,7 @@ from pyinfra.api import FunctionCommand
 from pyinfra.context import ctx_host, ctx_state
 from pyinfra_testing.util import FakeState, create_host  # type: ignore[import-untyped]
 
-from roles.base.apt import Record
+from roles.base.apt import COMPONENTS, Apt, Record
 from roles.cluster.driver import Driver
 from roles.gpus.driver import Drivers, Nvidia
 from roles.nvidia import operations
@@ -25,6 +25,8 @@ from roles.nvidia.texts import FILES, FORGOTTEN, MODPROBE, PERSISTENCE, PINS, UN
 
 DEBIAN_535 = Driver("535.261.03", 535, "proprietary", "distribution", ("nvidia-kernel-dkms", "libcuda1"))
 NVIDIA_580 = Driver("580.178.04", 580, "proprietary", "nvidia", ("nvidia-driver-pinning-580", "nvidia-kernel-dkms"))
+
+NOTHING = Record()
 
 LINES = [
     f"file {PINS} {'1' * 64}",
@@ -130,10 +132,14 @@ def ready(driver: Driver, **changes: Any) -> Setup:
     return replace(good, **changes)
 
 
-def commands(operation: Any, seen: Setup, drivers: Drivers | None = None, **arguments: Any) -> list[str]:
+def commands(
+    operation: Any, seen: Setup, drivers: Drivers | None = None, graphics: Record = NOTHING, **arguments: Any
+) -> list[str]:
     """What an operation yields on a host that shows this; of work the script."""
     state = FakeState()
-    facts = {"facts.SetupFact": seen, "facts.DriversFact": drivers, "facts.RecordFact": {"record=nvidia": Record()}}
+    records = {"record=nvidia": Record(), "record=graphics": graphics}
+    apt = Apt({COMPONENTS: "Types: deb\n"})
+    facts = {"facts.SetupFact": seen, "facts.DriversFact": drivers, "facts.RecordFact": records, "facts.AptFact": apt}
     host = create_host(state, facts=facts)
     with ctx_state.use(state), ctx_host.use(host):
         found = list(operation._inner(**arguments))
@@ -191,10 +197,15 @@ def test_the_disk_is_made_once_though_the_clock_was_put_back(host_folder: Path) 
 def test_units_are_enabled_and_started_only_where_the_module_is_loaded() -> None:
     seen = ready(DEBIAN_535, enabled=frozenset(), disabled=frozenset({PERSISTENCE, UNIT}))
     enabling = [f"systemctl enable --quiet {UNIT}", f"systemctl enable --quiet {PERSISTENCE}"]
-    starting = [f"systemctl start {PERSISTENCE}", f"systemctl start {UNIT}"]
+    why = "did not start: see `journalctl -u {0}` there for what failed, then run again.' >&2; exit 1; }}"
+    starting = [(f"systemctl start {unit} || ", f": {unit} {why.format(unit)}") for unit in (PERSISTENCE, UNIT)]
     assert commands(operations.devices, seen, driver=DEBIAN_535, reboots=False) == enabling
     seen = replace(seen, loaded=True)
-    assert commands(operations.devices, seen, driver=DEBIAN_535, reboots=False) == enabling + starting
+    told = commands(operations.devices, seen, driver=DEBIAN_535, reboots=False)
+    assert told[:2] == enabling
+    assert all(
+        command.startswith(begin) and command.endswith(end) for command, (begin, end) in zip(told[2:], starting, strict=True)
+    )
     # Field report B1: libraries that the loaded module does not know start nothing.
     assert commands(operations.devices, seen, driver=DEBIAN_535, reboots=True) == enabling
 
@@ -230,3 +241,10 @@ def test_what_is_taken_back() -> None:
     assert commands(operations.keep_to_nothing, Setup()) == commands(operations.nouveau_free, Setup()) == []
     # A run that was broken off while it was being taken back.
     assert len(commands(operations.nouveau_free, Setup(files={FORGOTTEN: "0" * 64}))) == 1
+
+
+def test_components_stay_while_firmware_of_other_gpus_comes_from_them() -> None:
+    assert commands(operations.no_sources, Setup()) == [f"rm {COMPONENTS}"]
+    assert commands(operations.no_sources, Setup(), graphics=Record(True, {"firmware-amd-graphics": "installed"})) == []
+    assert commands(operations.no_sources, Setup(packages={"nvidia-kernel-dkms": "550.163.01-2"})) == []
+    assert commands(operations.no_sources, Setup(packages={"nvidia-container-toolkit": "1.19.0-1"})) == [f"rm {COMPONENTS}"]

@@ -113,6 +113,13 @@ def test_grub_may_name_itself_too(host: Host) -> None:
     assert seen(host).loader == "grub"
 
 
+def test_proxmox_may_keep_the_configuration_of_grub_elsewhere(host: Host) -> None:
+    (host.root / "boot/grub/grub.cfg").unlink()
+    host.file("etc/kernel/proxmox-boot-uuids", "AB12-CD34")
+    host.program("proxmox-boot-tool", "true")
+    assert (seen(host).loader, seen(host).proxmox) == ("grub", True)
+
+
 @pytest.mark.parametrize("missing", ["boot/grub/grub.cfg", "programs/update-grub"])
 def test_another_boot_loader_is_none_that_we_know(host: Host, missing: str) -> None:
     (host.root / missing).unlink()

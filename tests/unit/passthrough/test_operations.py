@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,6 +148,7 @@ def test_grub_forgets_and_then_the_scripts_go(operation: Any) -> None:
         (GRUB, 0),
         (SYSTEMD_BOOT, 0),
         (PROXMOX, 0),
+        (replace(GRUB, proxmox=True, entries=(f"{ENTRY} {OURS}",)), 0),
         (Boot(), 0),
     ],
 )
@@ -167,3 +169,15 @@ def test_what_is_as_planned_passes_and_what_is_not_fails_with_the_reason() -> No
     held = replace(device, driver="nouveau")
     (command,) = commands(operations.verify, [held], fact="facts.PciFact", machine=PLAN)
     assert "nouveau holds 0000:0e:00.0, which was to be bound to vfio-pci" in command
+
+
+def test_the_virtual_machines_that_are_to_have_gpus_are_named() -> None:
+    state = FakeState()
+    guests = [SimpleNamespace(name=name, data=data) for name, data in (("head", {}), ("gpu", {"gpus": ["GP102"]}))]
+    host = create_host(state, name="virt")
+    with ctx_state.use(state), ctx_host.use(host), ctx_inventory.use(guests):
+        for guest in guests:
+            guest.data["runs_on"] = host.name
+        assert operations._guests() == ["gpu"]
+        guests[1].data["gpus"] = []
+        assert operations._guests() == ["head", "gpu"]

@@ -87,7 +87,8 @@ def test_the_virtual_machine_is_told_how_to_have_the_card() -> None:
         "<address domain='0x0000' bus='0x0e' slot='0x00' function='0x0'/></source></hostdev>",
         "    <hostdev mode='subsystem' type='pci' managed='yes'><source>"
         "<address domain='0x0000' bus='0x0e' slot='0x00' function='0x1'/></source></hostdev>",
-        "0000:0e:00.0 for Proxmox, in the configuration of gpu-1080ti:",
+        "0000:0e:00.0 for Proxmox, in the configuration of gpu-1080ti (whose machine is q35; if hostpci0 is taken, with the next"
+        " number):",
         "    hostpci0: 0000:0e:00,pcie=1",
     ]
 
