@@ -212,7 +212,7 @@ def test_an_old_driver_goes_if_nothing_else_goes_with_it(machines: Fresh, invent
     assert before["nvidia-kernel-dkms"] == "535 half-configured"
     refused = pyinfra("-y", inventory, DRIVER_ALONE)
     assert refused.status != 0
-    assert "gqd-own: renderer would go with the old NVIDIA driver, so nothing was removed: " in refused.text, refused.text
+    assert f"{own.name}: renderer would go with the old NVIDIA driver, so nothing was removed: " in refused.text, refused.text
     assert installed(own) == before
     own.out("apt-get -yqq purge renderer || true")
     prepared(inventory)
