@@ -131,7 +131,7 @@ def no_other_driver(driver: Driver, gpus: Sequence[Gpu]) -> Commands:
         host.noop("no part of another driver is there")
         return
     # What is to go need not be finished first: a module that DKMS cannot build may be the very reason to move.
-    journal = "[ -z \"$(updates)\" ] || dpkg --force-confold --configure -a || true"
+    journal = '[ -z "$(updates)" ] || dpkg --force-confold --configure -a || true'
     yield from long_work("apt", f"{apt.script(host.name, ':')}{journal}\nrefresh_lists\n")
     yield FunctionCommand(_may_go, (old, list(driver.packages), _judge(driver, gpus)), {})
     names = shlex.join(old)
