@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import partial
 from hashlib import sha256
 from posixpath import dirname
 
@@ -14,7 +13,6 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from roles.base import apt, graphics
-from roles.base.apt import Change
 from roles.base.facts import MachineFact, MissingPackagesFact, RecordFact
 from roles.base.operations import (
     SAID,
@@ -141,11 +139,13 @@ def no_other_driver(driver: Driver, gpus: Sequence[Gpu]) -> Commands:
 
 def _may_go(state: State, host: Host, old: list[str], new: list[str], judge: Judge) -> bool:
     """What both halves of the exchange would do is read before the first of them."""
-    sentences = _read(run(state, host, f"LC_ALL=C apt-get --simulate purge {shlex.join(old)}", timeout=300), partial(_lost, old))
+    removal = run(state, host, f"LC_ALL=C apt-get --simulate purge {shlex.join(old)}", timeout=300)
+    gone = [change.package for change in apt.changes(removal.output) if change.action == "remove"]
+    # What hangs on an old part and is wanted all the same comes back.
+    sentences = _read(removal, lambda changes: _lost([name for name in gone if name not in {*old, *new, *TOOLS}]))
     if not sentences:
-        command = apt.install_command(new, moved=False)
-        answer = run(state, host, _as_if_gone(old, command), timeout=300)
-        sentences = _read(answer, lambda changes: [*judge(changes), *apt.unwanted_removals(changes, kept)])
+        installation = run(state, host, _as_if_gone(gone, apt.install_command(new, moved=False)), timeout=300)
+        sentences = _read(installation, lambda changes: [*judge(changes), *apt.unwanted_removals(changes, kept)])
     for sentence in sentences:
         complain(host, f"{host.name}: {sentence}")
     return not sentences
@@ -155,13 +155,11 @@ def _read(answer: Answer, judge: Judge) -> list[str]:
     return judge(apt.changes(answer.output)) if answer.ok else [apt.simulation_failed(answer.output, answer.errors)]
 
 
-def _lost(old: Sequence[str], removal: Sequence[Change]) -> list[str]:
-    may_go = {*old, *TOOLS}
-    lost = [change.package for change in removal if change.action == "remove" and change.package not in may_go]
-    if not lost:
+def _lost(packages: Sequence[str]) -> list[str]:
+    if not packages:
         return []
     return [
-        f"{', '.join(lost)} would go with the old NVIDIA driver, so nothing was removed: remove them yourself if you can do"
+        f"{', '.join(packages)} would go with the old NVIDIA driver, so nothing was removed: remove them yourself if you can do"
         " without them, or leave `driver` as it was."
     ]
 

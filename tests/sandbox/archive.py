@@ -42,9 +42,11 @@ def packages(folder: Path, branch: int) -> list[Path]:
     """The packages of the catalog's offer for Debian 12 and what they need; each wants a version, or a newer one."""
     version = f"{branch}.95.05-1"
     needs = f">= {branch}.65"
+    module = f"nvidia-kernel-dkms ({needs}) | nvidia-kernel-open-dkms ({needs})"
     return [
         make_package(folder, f"nvidia-driver-pinning-{branch}", f"{branch}-1"),
         make_package(folder, "nvidia-kernel-dkms", version, postinst=WAIT),
+        make_package(folder, "nvidia-kernel-open-dkms", version),
         make_package(folder, "libcuda1", version, Depends=f"libnvidia-ptxjitcompiler1 (= {version})"),
         make_package(folder, "libnvidia-ptxjitcompiler1", version),
         make_package(folder, "nvidia-modprobe", version),
@@ -52,7 +54,7 @@ def packages(folder: Path, branch: int) -> list[Path]:
             folder,
             "nvidia-driver-cuda",
             version,
-            Depends=f"nvidia-kernel-dkms ({needs}), libcuda1 ({needs}), nvidia-modprobe ({needs})",
+            Depends=f"{module}, libcuda1 ({needs}), nvidia-modprobe ({needs})",
         ),
     ]
 
