@@ -406,12 +406,17 @@ def _held(ground: Ground) -> list[str]:
 
 
 def _rejected_at_boot(ground: Ground) -> str:
-    """Why a driver that is installed and not loaded is not loaded by a reboot either; empty where it is, as far as is known."""
-    found, nvidia = ground.state, ground.drivers.nvidia
-    if found.kind is not Kind.SECURE_BOOT:
-        return ""
+    """Why a driver that is installed and not loaded is not loaded by a reboot either; empty where it is, as far as is known.
+
+    Of a driver that comes by packages, what the kernel's log says of refused modules is left to the verification: it names none
+    of them, and may have been there before the driver.
+    """
+    nvidia = ground.drivers.nvidia
+    if not nvidia.module_packages:
+        return ground.state.sentence if ground.state.kind is Kind.SECURE_BOOT else ""
     built = any(not name.startswith("linux-") for name in nvidia.module_packages)
-    return _rejected(ground, nvidia.on_disk or nvidia.packaged) if built and _signs_in_vain(ground) else found.sentence
+    in_vain = built and not nvidia.loaded and _signs_in_vain(ground)
+    return _rejected(ground, nvidia.on_disk or nvidia.packaged) if in_vain else ""
 
 
 def _say_reboot(ground: Ground, remarks: Remarks) -> None:
