@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator
 from hashlib import sha256
 from pathlib import PurePosixPath
+from posixpath import dirname
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, StringCommand, operation
@@ -203,6 +204,17 @@ def components(names: list[str]) -> Commands:
         yield StringCommand(f"printf %s {shlex.quote(wanted)} >{path}.new && mv {path}.new {path}")
     else:
         yield StringCommand(f"rm {path}")
+
+
+def written(path: str, text: str, mode: str = "") -> StringCommand:
+    """The command that puts a text into a file, all of it or nothing; its folder is made.
+
+    :param path: absolute, without a character that means something to a shell
+    :param mode: of the file, as chmod has it; empty: as the umask has it
+    """
+    new = f"{path}.new"
+    chmod = f" && chmod {mode} {new}" if mode else ""
+    return StringCommand(f"mkdir -p {dirname(path)} && printf %s {shlex.quote(text)} >{new}{chmod} && mv {new} {path}")
 
 
 def long_work(name: str, script: str, progress: Callable[[str], str] = str) -> Commands:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from functools import partial
-from posixpath import dirname
 
 from pyinfra import host, state
 from pyinfra.api import StringCommand, operation
 
 from roles.base import operations as base
 from roles.base.facts import RecordFact
-from roles.base.operations import Commands
+from roles.base.operations import Commands, written
 from roles.base.remote import complain
 from roles.base.templates import render
 from roles.cluster.operations import fails
@@ -86,7 +84,7 @@ def toolkit(settings: Settings) -> Commands:
     yield from base.repository._inner(decisions.toolkit_repository(settings))
     # Before the installation: no other version can come, not even with a broken run.
     if seen.pin != wanted:
-        yield _put(PIN, wanted)
+        yield written(PIN, wanted)
     judge = partial(decisions.against_toolkit, settings=settings)
     moved = there is not None and there != decisions.toolkit_package(settings)
     yield from base.chosen_packages._inner(TOOLKIT_NAME, [BASE], judge, moved=moved)
@@ -149,17 +147,13 @@ def toolkit_removed() -> Commands:
 def _write(seen: Seen, wanted: Texts) -> Commands:
     if wanted.record is not None and not decisions.is_recorded(seen, wanted.record):
         # First of all: what a broken run has put into the file is ours, too.
-        yield _put(RECORD, wanted.record)
+        yield written(RECORD, wanted.record)
     if wanted.options is None and seen.text is not None:
         yield StringCommand(f"rm {FILE}")
     elif wanted.options is not None and wanted.options != seen.text:
         yield StringCommand(render("docker/daemon.sh.j2", host=host.name, file=FILE, text=wanted.options))
     if wanted.record is None and seen.record:
         yield StringCommand(f"rm {RECORD}")
-
-
-def _put(path: str, text: str) -> StringCommand:
-    return StringCommand(f"mkdir -p {dirname(path)} && printf %s {shlex.quote(text)} >{path}.new && mv {path}.new {path}")
 
 
 def _restart(reasons: str) -> StringCommand:

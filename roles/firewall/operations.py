@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from hashlib import sha256
 from posixpath import dirname
 
 from pyinfra import host
 from pyinfra.api import StringCommand, operation
 
-from roles.base.operations import Commands
+from roles.base.operations import Commands, written
 from roles.cluster.plan import HostPlan
 from roles.firewall.facts import GuardFact
 from roles.firewall.guard import Guard
@@ -33,7 +32,7 @@ def _guard(seen: Guard, wanted_access: Access) -> Commands:
     wanted = {RULES: rules(wanted_access), **units()}
     outdated = [path for path, text in wanted.items() if seen.files.get(path) != sha256(text.encode()).hexdigest()]
     for path in outdated:
-        yield _write(path, wanted[path])
+        yield written(path, wanted[path])
     if seen.reload_owed or set(outdated) - {RULES}:
         yield StringCommand("systemctl daemon-reload")
     if not seen.enabled:
@@ -58,7 +57,3 @@ def unguard() -> Commands:
     if seen.loaded:
         yield StringCommand(f"nft delete table {TABLE}")
     host.noop("nothing is guarded")
-
-
-def _write(path: str, text: str) -> StringCommand:
-    return StringCommand(f"mkdir -p {dirname(path)} && printf %s {shlex.quote(text)} >{path}.new && mv {path}.new {path}")

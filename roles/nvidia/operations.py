@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from posixpath import dirname
 
 from pyinfra import host, state
 from pyinfra.api import FunctionCommand, StringCommand, operation
@@ -25,6 +24,7 @@ from roles.base.operations import (
     no_repository,
     remove_packages,
     repository,
+    written,
 )
 from roles.base.remote import Answer, complain, run, say
 from roles.cluster.driver import Driver
@@ -56,7 +56,7 @@ def keep_to(driver: Driver) -> Commands:
     wanted = texts(driver)
     outdated = _outdated(seen, wanted)
     for path in outdated:
-        yield _write(path, wanted[path])
+        yield written(path, wanted[path])
     if UNIT_FILE in outdated or seen.reload_owed:
         yield StringCommand("systemctl daemon-reload")
     host.noop("apt and modprobe keep to it")
@@ -284,7 +284,3 @@ def nouveau_free() -> Commands:
 
 def _outdated(seen: Setup, wanted: Mapping[str, str]) -> list[str]:
     return [path for path, text in wanted.items() if seen.files.get(path) != sha256(text.encode()).hexdigest()]
-
-
-def _write(path: str, text: str) -> StringCommand:
-    return StringCommand(f"mkdir -p {dirname(path)} && printf %s {shlex.quote(text)} >{path}.new && mv {path}.new {path}")
