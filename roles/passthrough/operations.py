@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from hashlib import sha256
-from posixpath import dirname
 
 from pyinfra import host, inventory, state
 from pyinfra.api import StringCommand, operation
 
-from roles.base.operations import Commands, long_work
+from roles.base.operations import Commands, long_work, written
 from roles.base.remote import say
 from roles.cluster.operations import fails
 from roles.cluster.passthrough import VFIO
@@ -79,7 +78,7 @@ def take_back() -> Commands:
 def _initramfs(seen: Boot) -> Commands:
     outdated = {path: text for path, text in scripts().items() if seen.files.get(path) != _digest(text)}
     for path, text in outdated.items():
-        yield StringCommand(_write(path, text, mode="755"))
+        yield written(path, text, mode="755")
     old = [version for version, fresh in seen.initrds.items() if outdated or not fresh]
     if old:
         lines = [f"update-initramfs -u -k {shlex.quote(version)}" for version in old]
@@ -101,11 +100,11 @@ def _boot_loader(seen: Boot, wanted: tuple[str, ...]) -> Commands:
     else:
         refreshed = seen.refreshed == " ".join(wanted)
     if not refreshed and not seen.shows_entries:
-        yield StringCommand(_write(REFRESHED, ""))
+        yield written(REFRESHED, "")
     if not there:
-        yield StringCommand(_write(path, text))
+        yield written(path, text, mode="644")
     if not refreshed:
-        mark = "" if seen.shows_entries else _write(REFRESHED, " ".join(wanted))
+        mark = "" if seen.shows_entries else written(REFRESHED, " ".join(wanted))
         yield from long_work(BOOT_LOADER, f"set -e\n{_refresh(seen)}\n{mark}\n")
 
 
@@ -114,7 +113,7 @@ def _take_back(seen: Boot) -> Commands:
     if DROP_IN in seen.files:
         yield StringCommand(f"rm -f {DROP_IN}")
     if seen.command_line and PASSTHROUGH in seen.command_line:
-        yield StringCommand(_write(KERNEL_COMMAND_LINE, f"{merged(seen.command_line, ())}\n"))
+        yield written(KERNEL_COMMAND_LINE, f"{merged(seen.command_line, ())}\n", mode="644")
     if owed and seen.loader:
         yield from long_work(BOOT_LOADER, f"set -e\n{_refresh(seen)}\nrm -f {REFRESHED}\n")
     if {SCRIPT, HOOK} & set(seen.files):
@@ -146,11 +145,6 @@ def _guests() -> list[str]:
     """The virtual machines of this host that are to have GPUs; all of them where the inventory says that of none."""
     guests = [other for other in inventory if other.data.get("runs_on") == host.name]
     return [other.name for other in guests if other.data.get("gpus")] or [other.name for other in guests]
-
-
-def _write(path: str, text: str, mode: str = "644") -> str:
-    new = f"{path}.new"
-    return f"mkdir -p {dirname(path)} && printf %s {shlex.quote(text)} >{new} && chmod {mode} {new} && mv {new} {path}"
 
 
 def _digest(text: str) -> str:
