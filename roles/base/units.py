@@ -15,6 +15,24 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
+def container(unit: str) -> str:
+    """The name of the container that a unit of ours runs, where it runs one."""
+    return f"gpuquilt-{unit.removesuffix('.service')}"
+
+
+def main_pid(unit: str) -> str:
+    """Shell lines that set ``pid`` to the process that does a unit's work, 0 where there is none.
+
+    Of a unit that runs a container that is the container's first process, and not the `docker run` that systemd has started.
+
+    :param unit: a name, or a variable of the shell with its dollar sign, that is the name of a unit
+    """
+    return f"""pid=$(systemctl show {unit} --property=MainPID --value)
+case "$(readlink "/proc/$pid/exe")" in
+*/docker) unit_name={unit}; pid=$(docker inspect --format '{{{{.State.Pid}}}}' "gpuquilt-${{unit_name%.service}}" 2>/dev/null || echo 0) ;;
+esac"""
+
+
 def render(template: str, **values: Any) -> str:
     """Fill in a template with the filters `command_line` and `assignment`.
 

@@ -24,6 +24,8 @@ class Profile:
     :param toolkit: CUDA's minor release, e.g. 12.9; empty where there is none
     :param architectures: the GPU architectures that are compiled for, e.g. 61-real or gfx1100
     :param image: the container image that it is built in; empty where the host itself builds
+    :param runtime_image: the container image that it runs in; empty where the host itself runs it
+    :param recipe: SHA-256 of its Dockerfile, whatever commit that builds; empty where the host itself builds
     """
 
     system: str
@@ -34,6 +36,13 @@ class Profile:
     toolkit: str = ""
     architectures: tuple[str, ...] = ()
     image: str = ""
+    runtime_image: str = ""
+    recipe: str = ""
+
+    @property
+    def in_container(self) -> bool:
+        """Whether it is a container image, and no folder with programs for the host."""
+        return bool(self.image)
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ from roles.cluster.hypervisors import HYPERVISORS
 from roles.cluster.hypervisors import problems as hypervisor_problems
 from roles.cluster.options import HEAD_TARGETS, WORKER_TARGETS, Profile, cmake_options
 from roles.cluster.provision import MachinePlan, Provision, provision
-from roles.cluster.settings import Settings
+from roles.cluster.settings import Runtime, Settings
 from roles.cluster.toolkit import ComputePlan, Computing, graphs, plan_compute
 from roles.gpus.catalog import Catalog
 from roles.gpus.driver import Drivers
@@ -79,6 +79,9 @@ class HostPlan:
     :param head: it runs llama-server
     :param rpc_port: the port of its RPC server
     :param http_port: the port of its llama-server
+    :param runtime: how it runs its release
+    :param devices: those of its devices that a container of ours gets, as `docker run --device` names them
+    :param container_memory: MiB that such a container may take, None: no limit
     :param compute: what its build is compiled with and for
     :param release: name of the release that it runs: commit and profile
     :param builder: name of the host that builds this release; the others get the archive from there
@@ -99,6 +102,9 @@ class HostPlan:
     builder: str
     endpoints: tuple[str, ...] = ()
     clients: tuple[IPv4Address, ...] = ()
+    runtime: Runtime = "native"
+    devices: tuple[str, ...] = ()
+    container_memory: int | None = None
 
     @property
     def builds(self) -> bool:

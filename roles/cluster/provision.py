@@ -11,7 +11,7 @@ from roles.cluster.driver import Driver, Ground, plan_driver, present
 from roles.cluster.graphics import plan_graphics, with_vulkan
 from roles.cluster.passthrough import Function, Passthrough, plan_passthrough
 from roles.cluster.remarks import Remarks
-from roles.cluster.settings import Settings
+from roles.cluster.settings import Runtime, Settings
 from roles.gpus.catalog import Catalog
 from roles.gpus.driver import Drivers
 from roles.gpus.gpu import Gpu
@@ -37,6 +37,7 @@ class MachinePlan:
     :param must_reboot: what is to be done here does not work before that reboot; false where only its packages ask for one
     :param choices: where a setting of the inventory decided, and where the plan had to take the second best
     :param refusals: why it cannot be done as it stands, and the way out
+    :param runtime: how it runs its release, if it runs one
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -52,6 +53,7 @@ class MachinePlan:
     must_reboot: bool = False
     choices: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    runtime: Runtime = "native"
 
 
 @dataclass(frozen=True)

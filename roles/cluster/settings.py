@@ -36,6 +36,8 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, float) else value
 
 
+Runtime = Literal["native", "docker"]
+
 _Architecture = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{1,2}[af]?(-real|-virtual)?$")]
 _PciAddress = Annotated[
     str,
@@ -95,6 +97,21 @@ class Settings(RoleSettings):
         description="what computes on this host: cuda (NVIDIA), hip (AMD), sycl (Intel), vulkan (any of them) or cpu; auto: what"
         " its GPUs are made for, the processors where there is none, and on a head that is no worker",
     )
+    vulkan_software: bool = Field(
+        False,
+        description="whether backend = 'vulkan' may compute with the processors of a host without a GPU, by Mesa's llvmpipe: true"
+        " or false; it is slow, and good for trying things out",
+    )
+    runtime: Runtime = Field(
+        "native",
+        description="how this host runs llama.cpp: native (programs of the host) or docker (containers, whose image is built from"
+        " build_image and runtime_image)",
+    )
+    container_memory: int | None = Field(
+        None,
+        ge=64,
+        description="MiB of memory that a container of ours on this host may take, 64 or more; default: no limit",
+    )
     driver: Annotated[Literal["auto", "unmanaged"] | int, PlainValidator(_branch)] = Field(
         "auto",
         description="the branch of NVIDIA's driver, e.g. 580; auto: one that is loaded and good enough stays, or else the newest"
@@ -137,10 +154,15 @@ class Settings(RoleSettings):
         " capability 7.0 on",
     )
     build_image: str | None = Field(
-        None, min_length=1, description="the container image that llama.cpp is built in; default: the one of backend and toolkit"
+        None,
+        min_length=1,
+        description="the container image that llama.cpp is built in, Debian's or Ubuntu's or made of one, by a name"
+        " that Docker knows there or can pull, also with a digest; default: the one of backend and toolkit",
     )
     runtime_image: str | None = Field(
-        None, min_length=1, description="the container image that llama.cpp runs in; default: the one of backend and toolkit"
+        None,
+        min_length=1,
+        description="the container image that llama.cpp runs in, likewise; default: the one of backend and toolkit",
     )
     web_ui: bool = Field(False, description="whether llama-server is built with its web page: true or false")
     cmake_options: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")], str] = Field(

@@ -13,6 +13,8 @@ from hashlib import sha256
 
 RELEASES = "/opt/llama.cpp/releases"
 CURRENT = "/opt/llama.cpp/current"
+IMAGE = "gpuquilt/llama.cpp"
+"""The repository of our container images; the tag is the name of the release."""
 MARK = "GPUQUILT_STATE"
 """The environment variable by which a process tells from which text its unit was started."""
 
@@ -28,11 +30,14 @@ class Unit:
     :param text: of the unit file
     :param listens: ``address:port`` on which it is to listen
     :param endpoints: the RPC endpoints, ``address:port``, that it offers (a worker's own) or uses (a head's)
+    :param backend: what it must compute with, by its own start-up log; empty where nobody knows, as of states that an older
+        gpuquilt has written
     """
 
     text: str
     listens: str
     endpoints: tuple[str, ...]
+    backend: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,10 @@ class HostState:
         """None where there is no state, or one that cannot be read."""
         try:
             data = json.loads(text)
-            units = {name: Unit(unit["text"], unit["listens"], tuple(unit["endpoints"])) for name, unit in data["units"].items()}
+            units = {
+                name: Unit(unit["text"], unit["listens"], tuple(unit["endpoints"]), unit.get("backend", ""))
+                for name, unit in data["units"].items()
+            }
             return HostState(data["release"], data["commit"], data["generation"], units)
         except (ValueError, KeyError, TypeError, AttributeError):
             return None

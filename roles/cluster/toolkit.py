@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from roles.cluster.backend import titles
 from roles.cluster.remarks import Remarks
@@ -27,6 +27,7 @@ class ComputePlan:
     :param runtime_image: the same without it
     :param architectures: what is compiled for: ``61-real`` (CUDA) or ``gfx1100`` (HIP); empty where a backend needs no list
     :param cuda_graphs: whether llama.cpp uses CUDA graphs, on those GPUs that can; None for another backend
+    :param environment: variables that llama.cpp is to run with here; those of the inventory win
     """
 
     backend: Backend
@@ -35,6 +36,7 @@ class ComputePlan:
     runtime_image: str
     architectures: tuple[str, ...] = ()
     cuda_graphs: bool | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,9 @@ class Manifest:
     :param programs: target → path in the release, e.g. ``rpc-server`` → ``bin/ggml-rpc-server``
     :param flags: target → the flags that its ``--help`` lists, sorted
     :param files: path in the release → SHA-256
-    :param archive_sha256: SHA-256 of the archive that other hosts get
+    :param archive_sha256: SHA-256 of the archive that other hosts get; empty where that is made only when it is asked for
+    :param image: Docker's name for the content of the container image on this host, ``sha256:…``; empty where the programs lie
+        in the release's own folder
     """
 
     release: str
@@ -48,6 +50,7 @@ class Manifest:
     flags: Mapping[str, tuple[str, ...]]
     files: Mapping[str, str]
     archive_sha256: str
+    image: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
@@ -66,6 +69,7 @@ class Manifest:
                 flags={target: tuple(flags) for target, flags in data["flags"].items()},
                 files=dict(data["files"]),
                 archive_sha256=str(data["archive_sha256"]),
+                image=str(data.get("image", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
