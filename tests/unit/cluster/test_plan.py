@@ -102,6 +102,11 @@ def test_the_name_of_a_profile_stays_the_same_from_version_to_version_of_this_pr
         {"options": {"GGML_RPC": "ON", "GGML_AVX": "OFF"}},
         {"options": {"GGML_RPC": "ON"}},
         {"options": {"GGML_RPC": "ON", "GGML_AVX": "ON", "GGML_LTO": "ON"}},
+        {"toolkit": "12.9"},
+        {"architectures": ("61-real",)},
+        {"image": "mine:1"},
+        {"runtime_image": "mine:1"},
+        {"recipe": "0" * 64},
     ],
 )
 def test_whatever_goes_into_a_build_changes_its_name(change: dict[str, Any]) -> None:

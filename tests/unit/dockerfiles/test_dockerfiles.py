@@ -44,7 +44,8 @@ def instructions(dockerfile: str) -> list[str]:
 def labels(dockerfile: str) -> dict[str, str]:
     """As `docker image inspect` would show them."""
     (line,) = [line for line in instructions(dockerfile) if line.startswith("LABEL")]
-    found = re.findall(r'([a-z.]+)="((?:[^"\\]|\\.)*)"', line)
+    # A dollar sign without a backslash would be a variable's.
+    found = re.findall(r'([a-z.]+)="((?:[^"\\$]|\\.)*)"', line)
     return {name: re.sub(r"\\(.)", r"\1", value) for name, value in found}
 
 
