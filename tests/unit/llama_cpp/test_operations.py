@@ -27,12 +27,19 @@ PLAN = good_plan()
 W1, W2, HEAD = (PLAN.hosts[name] for name in ("w1", "w2", "head"))
 
 
-def commands(operation: Any, releases: Mapping[str, Any] = {}, stock: list[str] | None = None, **arguments: Any) -> list[Any]:
+def commands(
+    operation: Any,
+    releases: Mapping[str, Any] = {},
+    stock: list[str] | None = None,
+    images: list[str] | None = None,
+    **arguments: Any,
+) -> list[Any]:
     """What an operation yields on a host that shows this."""
     state = FakeState()
     facts = {
         "facts.ReleasesFact": releases,
         "facts.StockFact": stock or [],
+        "facts.ImagesFact": images or [],
         "facts.CheckoutFact": {f"folder={recipe.SOURCE}": ""},
         "facts.MissingPackagesFact": {f"names={list(recipe.TOOLS)}": ["cmake"]},
     }
