@@ -159,6 +159,8 @@ def progress(commit: str) -> Callable[[str], str]:
             sentence = f"{name}: {step[1]} % built"
         elif said in ("configuring", "building", "packing") or said.startswith("pulling "):
             sentence = f"{name}: {said}"
+        elif said != line and sentence.endswith("waiting"):
+            sentence = f"{name}: preparing the images"
         return sentence
 
     return read

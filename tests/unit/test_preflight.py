@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ LOOKS = [
     *LOOKING,
     seen.COMMAND,
     ReleasesFact().command(),
-    RoomFact().command(good_plan().hosts["w1"]),
+    RoomFact().command(replace(good_plan().hosts["w1"], release="RELEASE")),
     look_at_downloads([], "llama"),
     setup.COMMAND,
 ]
