@@ -119,7 +119,8 @@ def only_releases(keep: Callable[[], frozenset[str]]) -> Commands:
 def nothing() -> Commands:
     """Have no release, image, archive or build; what still builds is stopped."""
     there = host.get_fact(PathsFact, paths=[RELEASES, recipe.ARCHIVES, CURRENT, recipe.ROOT])
-    images = image.superfluous(host.get_fact(ImagesFact), keep=())
+    images = host.get_fact(ImagesFact)
+    images = image.superfluous(images, keep=())
     if there or images:
         yield StringCommand(recipe.stop_builds())
     if there:

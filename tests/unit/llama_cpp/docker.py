@@ -1,7 +1,8 @@
 """A stand-in for Docker that keeps images in a folder, for scripts and commands that are run for real.
 
-``$DOCKER_STATE`` is that folder: ``tags`` (tag → ID), ``images/ID`` (commit of the label, and the root file system), ``told`` (every
-command), ``containers`` (IDs in use). ``build`` takes what it makes from ``$DOCKER_STATE/built`` and prints ``says``.
+``$DOCKER_STATE`` is that folder: ``tags.json`` (tag → ID), ``images/ID`` (the commit of its label, and the root file system),
+``told`` (every command). ``build`` makes what lies in ``built``, if anything does, and prints what stands in ``says``; with a
+file ``dead`` it does not answer.
 """
 
 from __future__ import annotations
