@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from roles.cluster import seen
 from roles.llama_cpp.facts import ReleasesFact, RoomFact
 from roles.nvidia import setup
 from tests.conftest import ROOT, pyinfra_command, run
+from tests.unit.cluster.examples import good_plan
 from tests.unit.fakes import CLUSTER, GOOD, LOOKING, MODEL, Run, deploy, fake, inventory
 from tests.unit.gpus.cases import text
 from tests.unit.test_deploys import typed
@@ -25,7 +27,7 @@ LOOKS = [
     *LOOKING,
     seen.COMMAND,
     ReleasesFact().command(),
-    RoomFact().command("RELEASE"),
+    RoomFact().command(replace(good_plan().hosts["w1"], release="RELEASE")),
     look_at_downloads([], "llama"),
     setup.COMMAND,
 ]
