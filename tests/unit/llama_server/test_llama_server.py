@@ -18,6 +18,7 @@ from roles.base.download import Download
 from roles.cluster.options import Profile
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import mark_of
+from roles.llama_cpp.container import Program
 from roles.llama_cpp.flags import arguments
 from roles.llama_server.completion import Completion, command, parse
 from roles.llama_server.journal import diagnosis
@@ -50,6 +51,7 @@ PLAN = HostPlan(
     builder="head",
     endpoints=ENDPOINTS,
 )
+PROGRAM = Program("bin/llama-server")
 
 
 def settings(**values: Any) -> Settings:
@@ -76,7 +78,7 @@ def settings(**values: Any) -> Settings:
     ],
 )
 def test_the_unit_is_what_it_was(name: str, values: dict[str, Any], files: list[Download]) -> None:
-    text = render(PLAN, settings(**values), "bin/llama-server", files)
+    text = render(PLAN, settings(**values), PROGRAM, files)
     if os.environ.get("UPDATE_GOLDEN"):
         (GOLDEN / name).write_text(text)
     assert text == (GOLDEN / name).read_text()
@@ -94,20 +96,20 @@ def test_the_prompt_cache_is_off_with_workers_alone() -> None:
     alone = HostPlan(**{**vars(PLAN), "endpoints": ()})
     assert "--cache-ram" in arguments(options(PLAN, settings(), MODEL))
     assert not {"--cache-ram", "--rpc"} & set(arguments(options(alone, settings(), MODEL)))
-    assert "ExecStartPre" not in render(alone, settings(), "bin/llama-server", MODEL)
+    assert "ExecStartPre" not in render(alone, settings(), PROGRAM, MODEL)
 
 
 def test_another_content_at_the_same_path_restarts_the_head() -> None:
     changed = model(MODEL[0].path, sha256="b" * 64)
-    marks = [mark_of(render(PLAN, settings(), "bin/llama-server", found)) for found in (MODEL, MODEL, changed)]
+    marks = [mark_of(render(PLAN, settings(), PROGRAM, found)) for found in (MODEL, MODEL, changed)]
     assert marks[0] == marks[1] != marks[2]
     second = [*MODEL, *model("/srv/models/2.gguf")], [*MODEL, *model("/srv/models/2.gguf", sha256="b" * 64)]
-    assert len({render(PLAN, settings(), "bin/llama-server", found) for found in second}) == 2
+    assert len({render(PLAN, settings(), PROGRAM, found) for found in second}) == 2
 
 
 def test_where_it_is_asked() -> None:
     def listens(**values: Any) -> str:
-        return unit(PLAN, settings(**values), "bin/llama-server", MODEL).listens
+        return unit(PLAN, settings(**values), PROGRAM, MODEL).listens
 
     assert listens() == "198.18.77.10:8080"
     assert listens(listen_on_every_network=True) == "0.0.0.0:8080"

@@ -14,6 +14,7 @@ from roles.base.settings import HostData, read_settings
 from roles.cluster.options import Profile
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import mark_of
+from roles.llama_cpp.container import Program
 from roles.llama_cpp.flags import arguments
 from roles.rpc_server.cache import FOLDER, rule
 from roles.rpc_server.settings import Settings
@@ -64,7 +65,7 @@ def line(text: str, key: str) -> str:
     ],
 )
 def test_the_unit_is_what_it_was(name: str, values: dict[str, Any]) -> None:
-    text = render(PLAN, settings(**values), "bin/ggml-rpc-server")
+    text = render(PLAN, settings(**values), Program("bin/ggml-rpc-server"))
     if os.environ.get("UPDATE_GOLDEN"):
         (GOLDEN / name).write_text(text)
     assert text == (GOLDEN / name).read_text()
@@ -72,13 +73,13 @@ def test_the_unit_is_what_it_was(name: str, values: dict[str, Any]) -> None:
 
 def test_the_mark_tells_one_release_from_another() -> None:
     other = HostPlan(**{**vars(PLAN), "release": "e3a74b299085-debian13-v3-cpu-worker-1f0c2a"})
-    marks = {mark_of(render(plan, settings(), "bin/rpc-server")) for plan in (PLAN, other)}
+    marks = {mark_of(render(plan, settings(), Program("bin/rpc-server"))) for plan in (PLAN, other)}
     assert len(marks) == 2 and all(marks)
 
 
 def test_the_program_is_the_one_of_the_build() -> None:
-    text = render(PLAN, settings(), "bin/rpc-server")
-    assert line(text, "ExecStart").startswith("ExecStart=/opt/llama.cpp/current/bin/rpc-server --host 198.18.77.11 ")
+    text = render(PLAN, settings(), Program("bin/rpc-server"))
+    assert line(text, "ExecStart").startswith("ExecStart=/usr/bin/stdbuf -oL /opt/llama.cpp/current/bin/rpc-server --host 198.18.77.11 ")
 
 
 def test_where_it_listens() -> None:
