@@ -13,6 +13,8 @@ from roles.cluster.plan import HostPlan
 from roles.cluster.state import CURRENT, MARK
 
 DOCKER = "/usr/bin/docker"
+STOP_SECONDS = 3
+"""How long a container may take to end: asked to while it answers, llama-server was seen to hang."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ def command_line(
     before: Sequence[str] = (),
     variables: Iterable[str] = (),
     folders: Iterable[str] = (),
+    stop_signal: str = "SIGTERM",
 ) -> list[str]:
     """The words that start a program for a unit.
 
@@ -45,16 +48,20 @@ def command_line(
     :param before: a program, with its absolute path and its arguments, that starts this one in its own place
     :param variables: names of the unit's own variables that the program needs beside `MARK`
     :param folders: what a container is to see of the host, too, for reading alone, at the same path
+    :param stop_signal: what ends it in a container, whose first process does not even notice a signal that it does not handle
     """
     words = [*before, f"{CURRENT}/{program.path}", *arguments]
     if program.user is None:
         return words
-    return [*_docker_run(unit, plan, program.user, variables, folders), "--entrypoint", words[0], program.image, *words[1:]]
+    run = [DOCKER, "run", "--rm", "--name", container(unit), "--pull", "never", "--log-driver", "none"]
+    run += ["--stop-signal", stop_signal, "--stop-timeout", str(STOP_SECONDS)]
+    run += _limits(plan, program.user) + _sees(variables, folders)
+    return [*run, "--entrypoint", words[0], program.image, *words[1:]]
 
 
-def _docker_run(unit: str, plan: HostPlan, user: Identity, variables: Iterable[str], folders: Iterable[str]) -> list[str]:
-    words = [DOCKER, "run", "--rm", "--name", container(unit), "--pull", "never", "--log-driver", "none"]
-    words += ["--network", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+def _limits(plan: HostPlan, user: Identity) -> list[str]:
+    """What a container may do and have."""
+    words = ["--network", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
     words += ["--user", f"{user.user}:{user.group}"]
     words += [word for group in user.groups for word in ("--group-add", str(group))]
     words += [word for device in plan.devices for word in ("--device", device)]
@@ -63,7 +70,12 @@ def _docker_run(unit: str, plan: HostPlan, user: Identity, variables: Iterable[s
     if plan.container_memory is not None:
         # Both the same: no swap beside it.
         words += ["--memory", f"{plan.container_memory}m", "--memory-swap", f"{plan.container_memory}m"]
-    words += ["--tmpfs", "/tmp", "--mount", _mount(HOME), "--workdir", HOME]
+    return words
+
+
+def _sees(variables: Iterable[str], folders: Iterable[str]) -> list[str]:
+    """The files and variables of a container that are not the image's."""
+    words = ["--tmpfs", "/tmp", "--mount", _mount(HOME), "--workdir", HOME]
     words += [word for folder in sorted(set(folders)) for word in ("--mount", _mount(folder, "readonly"))]
     words += ["--env", f"HOME={HOME}", "--env", f"LLAMA_CACHE={HOME}"]
     # Without values, which `ps` would show to everybody: Docker's client takes them from the unit's own.

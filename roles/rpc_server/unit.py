@@ -45,7 +45,7 @@ def render(plan: HostPlan, settings: Settings, program: Program) -> str:
     words = arguments(options(plan, settings))
     text = render_template(
         f"systemd/{RPC_SERVER}.j2",
-        command=command_line(RPC_SERVER, plan, program, words, LINE_BY_LINE, environment),
+        command=command_line(RPC_SERVER, plan, program, words, LINE_BY_LINE, environment, stop_signal="SIGKILL"),
         environment=environment,
         container=container(RPC_SERVER) if program.image else "",
     )
