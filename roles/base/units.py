@@ -35,7 +35,7 @@ def main_pid(unit: str) -> str:
 case "$(readlink "/proc/$pid/exe")" in
 */docker)
     unit_name={unit}
-    pid=$(timeout {SECONDS} docker inspect --format '{{{{.State.Pid}}}}' "{container('${unit_name%.service}')}" 2>/dev/null)
+    pid=$(timeout {SECONDS} docker inspect --format '{{{{.State.Pid}}}}' "{container("${unit_name%.service}")}" 2>/dev/null)
     pid=${{pid:-0}}
     ;;
 esac"""

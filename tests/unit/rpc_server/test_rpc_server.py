@@ -79,7 +79,9 @@ def test_the_mark_tells_one_release_from_another() -> None:
 
 def test_the_program_is_the_one_of_the_build() -> None:
     text = render(PLAN, settings(), Program("bin/rpc-server"))
-    assert line(text, "ExecStart").startswith("ExecStart=/usr/bin/stdbuf -oL /opt/llama.cpp/current/bin/rpc-server --host 198.18.77.11 ")
+    assert line(text, "ExecStart").startswith(
+        "ExecStart=/usr/bin/stdbuf -oL /opt/llama.cpp/current/bin/rpc-server --host 198.18.77.11 "
+    )
 
 
 def test_where_it_listens() -> None:
