@@ -49,11 +49,8 @@ def decided(seen: Seen, settings: Settings, nvidia: bool) -> Settings:
     """
     if settings.engine != "auto":
         return settings
-    if seen.source != "none":
-        engine = seen.source
-    else:
-        engine = "docker" if nvidia and _comes_too_old(seen) else "distribution"
-    return settings.model_copy(update={"engine": engine})
+    to_come = "docker" if nvidia and _comes_too_old(seen) else "distribution"
+    return settings.model_copy(update={"engine": to_come if seen.source == "none" else seen.source})
 
 
 def needs_repository(seen: Seen, settings: Settings, nvidia: bool) -> bool:
@@ -78,8 +75,8 @@ def problems(seen: Seen, settings: Settings, nvidia: bool, runs: bool = False) -
     found = []
     if settings.engine == "none" and seen.source == "none" and not (seen.snap or seen.info):
         found.append(
-            'runtime = "docker" needs Docker, which is not there, and docker_engine = "none" forbids to install it: install Docker'
-            " yourself, or take docker_engine out, and run again."
+            'runtime = "docker" needs Docker, which is not there, and docker_engine = "none" forbids to install it: install'
+            " Docker yourself, or take docker_engine out, and run again."
         )
     if seen.snap:
         found.append(

@@ -11,6 +11,7 @@ from roles.base.machine import HOME, Identity
 from roles.base.units import container
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import CURRENT, MARK
+from roles.llama_cpp.manifest import Manifest
 
 DOCKER = "/usr/bin/docker"
 STOP_SECONDS = 3
@@ -29,6 +30,17 @@ class Program:
     path: str
     image: str = ""
     user: Identity | None = None
+
+
+def program(manifest: Manifest, target: str, user: Identity | None) -> Program | None:
+    """The program of a target in a release; None where that is an image and the user is not there.
+
+    :param target: llama.cpp's logical name of the program
+    """
+    path = manifest.programs[target]
+    if not manifest.image:
+        return Program(path)
+    return None if user is None else Program(path, manifest.image, user)
 
 
 def command_line(

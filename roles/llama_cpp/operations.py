@@ -24,7 +24,7 @@ from roles.cluster.operations import fails
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import CURRENT, RELEASES
 from roles.llama_cpp import gate, recipe
-from roles.llama_cpp.container import Program
+from roles.llama_cpp.container import Program, program
 from roles.llama_cpp.facts import ReleasesFact, StockFact
 from roles.llama_cpp.flags import Option, unknown_flags
 from roles.llama_cpp.manifest import FILE, Manifest
@@ -92,12 +92,10 @@ def usable_program(plan: HostPlan, target: str, options: Sequence[Option]) -> Ge
     if unknown:
         yield fails("\n".join(f"{host.name}: {sentence}" for sentence in unknown))
         return None
-    user = host.get_fact(IdentityFact) if manifest.image else None
-    if manifest.image and user is None:
-        if state.is_executing:
-            yield fails(f"{host.name}: it has no user {USER}, whom the container is to run as: run deploys/prepare.py.")
-        return None
-    return Program(manifest.programs[target], manifest.image, user)
+    found = program(manifest, target, host.get_fact(IdentityFact) if manifest.image else None)
+    if found is None and state.is_executing:
+        yield fails(f"{host.name}: it has no user {USER}, whom the container is to run as: run deploys/prepare.py.")
+    return found
 
 
 @operation()

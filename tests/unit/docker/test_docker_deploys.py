@@ -84,8 +84,8 @@ def test_containers_of_ours_need_a_docker_and_natives_none(monkeypatch: pytest.M
     assert checked(monkeypatch, "auto", container, "system debian trixie") == []
     assert checked(monkeypatch, "none", container, *TRIXIE) == []
     assert checked(monkeypatch, "none", container) == [
-        'runtime = "docker" needs Docker, which is not there, and docker_engine = "none" forbids to install it: install Docker'
-        " yourself, or take docker_engine out, and run again."
+        'runtime = "docker" needs Docker, which is not there, and docker_engine = "none" forbids to install it: install'
+        " Docker yourself, or take docker_engine out, and run again."
     ]
     (snap,) = checked(monkeypatch, "none", container, "snap 24.0.5")
     assert snap.startswith("it has Docker 24.0.5 as a snap")

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import time
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from roles.base.download import Download
+from roles.base.machine import Identity
 from roles.cluster.options import Profile
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import mark_of
@@ -52,6 +54,7 @@ PLAN = HostPlan(
     endpoints=ENDPOINTS,
 )
 PROGRAM = Program("bin/llama-server")
+CONTAINER = Program("bin/llama-server", "sha256:" + "ab" * 32, Identity(995, 994))
 
 
 def settings(**values: Any) -> Settings:
@@ -84,12 +87,24 @@ def test_the_unit_is_what_it_was(name: str, values: dict[str, Any], files: list[
     assert text == (GOLDEN / name).read_text()
 
 
-@pytest.mark.parametrize("unit", sorted(GOLDEN.glob("*.service")), ids=lambda path: path.name)
-def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.service")), ids=lambda path: path.name)
+def test_systemd_takes_the_unit(golden: Path, tmp_path: Path) -> None:
     path = tmp_path / "llama-server.service"
-    path.write_text(unit.read_text())
+    path.write_text(golden.read_text())
     found = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, check=False)
     assert not [line for line in found.stderr.splitlines() if path.name in line and "is not executable" not in line]
+
+
+def test_the_unit_of_a_container_is_what_it_was() -> None:
+    files = model("/srv/models/a model-00001-of-00002.gguf", "/srv/models/a model-00002-of-00002.gguf")
+    text = render(replace(PLAN, runtime="docker", container_memory=4096), settings(), CONTAINER, files)
+    if os.environ.get("UPDATE_GOLDEN"):
+        (GOLDEN / "container.service").write_text(text)
+    assert text == (GOLDEN / "container.service").read_text()
+
+
+def test_what_a_head_computes_with_is_known() -> None:
+    assert unit(PLAN, settings(), PROGRAM, MODEL).backend == "cpu"
 
 
 def test_the_prompt_cache_is_off_with_workers_alone() -> None:
