@@ -10,7 +10,7 @@ from typing_extensions import override
 from roles.base import apt, download, machine
 from roles.base.apt import Apt, Record
 from roles.base.download import Download, Found
-from roles.base.machine import USER, Machine
+from roles.base.machine import USER, Identity, Machine
 
 
 class MachineFact(FactBase[Machine]):
@@ -158,3 +158,21 @@ class AccountFact(FactBase[str]):
     @override
     def process(self, output: list[str]) -> str:
         return output[0].strip()
+
+
+class IdentityFact(FactBase[Identity | None]):
+    """The system user that the services run as; None where there is no such user."""
+
+    @override
+    def command(self) -> str:
+        capabilities = "sed -n 's/^CapBnd:[[:space:]]*//p' /proc/1/status"
+        return f"id -u {USER} 2>/dev/null && id -g {USER} && id -G {USER} && {capabilities}; true"
+
+    @override
+    def process(self, output: list[str]) -> Identity | None:
+        return machine.parse_identity(output)
+
+    @override
+    @staticmethod
+    def default() -> Identity | None:
+        return None

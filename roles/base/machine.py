@@ -16,6 +16,35 @@ USER = "llama"
 HOME = "/var/cache/llama.cpp"
 """Its home, and LLAMA_CACHE of the services."""
 
+
+@dataclass(frozen=True)
+class Identity:
+    """The user `USER` as a container is to know it.
+
+    :param user: its number
+    :param group: that of its own group
+    :param groups: those of all others that it is in
+    :param unlimited: its processes may be given more of a resource than the host's limit: not so where the host is itself a
+        container that lacks CAP_SYS_RESOURCE
+    """
+
+    user: int
+    group: int
+    groups: tuple[int, ...] = ()
+    unlimited: bool = True
+
+
+CAP_SYS_RESOURCE = 24
+"""Source: capability.h of Linux."""
+
+
+def parse_identity(lines: Sequence[str]) -> Identity:
+    """Read user, group, all groups, and what the host's first process may do, as /proc shows it in hexadecimal digits."""
+    user, group, groups, capabilities = lines
+    others = {int(word) for word in groups.split()} - {int(group)}
+    return Identity(int(user), int(group), tuple(sorted(others)), bool(int(capabilities, 16) >> CAP_SYS_RESOURCE & 1))
+
+
 UNFINISHED = r"""
 # While a package manager is at work, what it is in the middle of is no fault: its lock is held.
 grep -qsF "$(stat -c ':%i ' /var/lib/dpkg/lock 2>/dev/null || echo none)" /proc/locks ||

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from roles.base.units import main_pid
+
 _SYSTEMD = re.compile(
     r"^(Start(ed|ing)|Stopp(ed|ing)|Failed to start|Consumed) "
     r"|: (Deactivated successfully|Scheduled restart job|(Main|Control) process exited|Failed with result|Consumed )"
@@ -39,8 +41,9 @@ class Sight:
 
 def command(unit: str) -> str:
     """The shell command whose output `parse` reads."""
-    return f"""systemctl show {unit} --property=ActiveState,SubState,Job,MainPID,NRestarts,InvocationID
-pid=$(systemctl show {unit} --property=MainPID --value)
+    return f"""systemctl show {unit} --property=ActiveState,SubState,Job,NRestarts,InvocationID
+{main_pid(unit)}
+echo "MainPID=$pid"
 [ "$pid" -gt 0 ] && ss -Htanp | awk -v pid="pid=$pid," 'index($0, pid) {{print "socket " $1 " " $4 " " $5}}'
 true"""
 
@@ -73,12 +76,19 @@ def parse(lines: Sequence[str]) -> Sight:
 def telling(lines: Sequence[str]) -> str:
     """The line of a journal that says why a process ended: its last one that reads like a reason, or else its last one."""
     said = [line.strip() for line in lines if line.strip()]
-    own = [line for line in said if not _SYSTEMD.search(line) and not _BACKTRACE.match(line)]
-    reasons = [line for line in own if _REASON.search(line)]
-    for found in (reasons, own, said):
+    for found in (reasons(said), _own(said), said):
         if found:
             return found[-1]
     return "its journal says nothing"
+
+
+def reasons(lines: Sequence[str]) -> list[str]:
+    """The lines of a journal that read like a reason."""
+    return [line for line in _own(lines) if _REASON.search(line)]
+
+
+def _own(lines: Sequence[str]) -> list[str]:
+    return [line for line in lines if not _SYSTEMD.search(line) and not _BACKTRACE.match(line)]
 
 
 def _number(text: str) -> int:

@@ -10,6 +10,9 @@ from roles.base.templates import render as render_template
 
 OWN_VARIABLES = frozenset({"HOME", "LLAMA_CACHE", "GPUQUILT_STATE"})
 
+SECONDS = 20
+"""How long Docker may take to say what runs."""
+
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -24,12 +27,17 @@ def main_pid(unit: str) -> str:
     """Shell lines that set ``pid`` to the process that does a unit's work, 0 where there is none.
 
     Of a unit that runs a container that is the container's first process, and not the `docker run` that systemd has started.
+    Docker is asked only then.
 
     :param unit: a name, or a variable of the shell with its dollar sign, that is the name of a unit
     """
     return f"""pid=$(systemctl show {unit} --property=MainPID --value)
 case "$(readlink "/proc/$pid/exe")" in
-*/docker) unit_name={unit}; pid=$(docker inspect --format '{{{{.State.Pid}}}}' "gpuquilt-${{unit_name%.service}}" 2>/dev/null || echo 0) ;;
+*/docker)
+    unit_name={unit}
+    pid=$(timeout {SECONDS} docker inspect --format '{{{{.State.Pid}}}}' "{container("${unit_name%.service}")}" 2>/dev/null)
+    pid=${{pid:-0}}
+    ;;
 esac"""
 
 

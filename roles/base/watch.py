@@ -78,8 +78,11 @@ class Watch:
         """What the journal says of the starts that were seen, as a sentence."""
         if not self._invocations:
             return "it was never started."
+        return self.diagnose(self.journal()).rstrip(".") + "."
+
+    def journal(self) -> list[str]:
+        """The last lines of the journal of the starts that were seen."""
         # Both what the process wrote and what systemd wrote about it.
         fields = " + ".join(f"_SYSTEMD_INVOCATION_ID={id} + INVOCATION_ID={id}" for id in self._invocations)
         journal = f"journalctl --sync; journalctl --quiet --output=cat --lines={LINES} {fields}"
-        answer = run(self.state, self.host, journal, timeout=30)
-        return self.diagnose(answer.output).rstrip(".") + "."
+        return run(self.state, self.host, journal, timeout=30).output

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from roles.base.units import main_pid
 from roles.cluster.state import CURRENT, LLAMA_SERVER, MARK, UNITS, HostState, Seen, Service
 
 VERIFIED = "/var/lib/gpuquilt/verified.json"
@@ -19,7 +20,7 @@ for unit in {" ".join(UNITS)}; do
         echo "$unit file=$(sha256sum <"$file" | cut -c -64)"
         grep -q '^Environment={MARK}=' "$file" && echo "$unit ours=yes"
     fi
-    pid=$(systemctl show "$unit" --property=MainPID --value)
+    {main_pid("$unit")}
     [ "$pid" -gt 0 ] || continue
     echo "$unit program=$(readlink "/proc/$pid/exe")"
     echo "$unit mark=$(tr '\\0' '\\n' <"/proc/$pid/environ" | sed -n 's/^{MARK}=//p')"

@@ -25,21 +25,24 @@ __all__ = ["Settings", "check", "prepare", "remove", "settle"]
 
 def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
     """Why this host cannot have it, one sentence each, as far as that can be known before anything is changed."""
-    if Settings not in settings or settings[Settings].engine == "none":
+    runs = _runs_containers(machine)
+    if Settings not in settings or not (runs or _is_ours_to_see_to(machine, settings[Settings])):
         return []
-    return decisions.problems(host.get_fact(DockerFact), settings[Settings], _has_nvidia(machine))
+    seen, nvidia = host.get_fact(DockerFact), _has_nvidia(machine)
+    return decisions.problems(seen, decisions.decided(seen, settings[Settings], nvidia), nvidia, runs)
 
 
 @deploy("Docker")
 def prepare(machine: MachinePlan, settings: Settings) -> None:
     """Make it so; containers that run go on."""
-    if settings.engine == "none":
+    if not _is_ours_to_see_to(machine, settings):
         return
     nvidia = _has_nvidia(machine)
     seen = host.get_fact(DockerFact)
     # The Docker that is there stays, so that this does not change within a run.
-    if settings.engine == "docker" and seen.source != "distribution":
+    if decisions.needs_repository(seen, settings, nvidia):
         repository(name="Docker's repository", repository=decisions.repository(seen, settings))
+    settings = decisions.decided(seen, settings, nvidia)
     operations.installed(name="Packages", settings=settings, nvidia=nvidia)
     operations.configured(name="daemon.json", settings=settings, nvidia=nvidia)
     operations.running(name="Docker runs")
@@ -50,7 +53,7 @@ def prepare(machine: MachinePlan, settings: Settings) -> None:
 @deploy("Docker's GPUs")
 def settle(machine: MachinePlan, settings: Settings) -> None:
     """Make sure that containers can have the GPUs; to be called when the driver is loaded, if it is to be, after a reboot."""
-    if settings.engine != "none" and _has_nvidia(machine):
+    if _is_ours_to_see_to(machine, settings) and _has_nvidia(machine):
         operations.gives_gpus(name="GPUs for containers")
 
 
@@ -60,6 +63,14 @@ def remove() -> None:
     operations.toolkit_removed(name="NVIDIA container toolkit")
     operations.unconfigured(name="daemon.json")
     operations.uninstalled(name="Packages")
+
+
+def _is_ours_to_see_to(machine: MachinePlan, settings: Settings) -> bool:
+    return settings.engine in ("distribution", "docker") or (settings.engine == "auto" and _runs_containers(machine))
+
+
+def _runs_containers(machine: MachinePlan) -> bool:
+    return machine.runtime == "docker"
 
 
 def _has_nvidia(machine: MachinePlan) -> bool:

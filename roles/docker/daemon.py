@@ -57,6 +57,11 @@ def ours(present: Mapping[str, Any], options: Options, flags: Collection[str], c
     return wanted
 
 
+def uses_cdi(options: Options) -> bool:
+    """Whether they say that CDI is to be used."""
+    return _within(options, "features").get("cdi") is True
+
+
 def _within(options: Options, key: str) -> Options:
     value = options.get(key)
     return value if isinstance(value, dict) else {}

@@ -18,6 +18,12 @@ CDI = (25,)
 CDI_BY_DEFAULT = (28, 2)
 """The first that does so unasked, and lists the devices. Source: docs.docker.com/engine/release-notes/28, 28.2.0."""
 
+BUILDS = (20, 10)
+"""The first whose `docker run` knows --pull, and whose own BuildKit needs no frontend from a registry for `RUN --mount`. Source:
+docs.docker.com/engine/release-notes/20.10."""
+OLD_RELEASES = frozenset({"bookworm"})
+"""Releases whose own Docker cannot use CDI, for hosts where apt has no lists yet. Source: packages.debian.org/docker.io."""
+
 BASE = "nvidia-container-toolkit-base"
 """All of the toolkit that CDI needs. The rest is the injection by a hook, behind systemd's back: with that a container loses its
 GPU at the next daemon-reload (github.com/NVIDIA/nvidia-container-toolkit/issues/48)."""
@@ -35,17 +41,51 @@ def version(words: str) -> tuple[int, ...]:
     return numbers(found[1]) if found else ()
 
 
-def problems(seen: Seen, settings: Settings, nvidia: bool) -> list[str]:
-    """Why Docker cannot be what is wanted here, one sentence each, without the host's name.
+def decided(seen: Seen, settings: Settings, nvidia: bool) -> Settings:
+    """The settings of a host that is to have Docker, with a source in place of `auto`: that of the Docker that is there, or else
+    the distribution, unless its Docker is too old.
 
     :param nvidia: GPUs of NVIDIA are to compute here
     """
+    if settings.engine != "auto":
+        return settings
+    to_come = "docker" if nvidia and _comes_too_old(seen) else "distribution"
+    return settings.model_copy(update={"engine": to_come if seen.source == "none" else seen.source})
+
+
+def needs_repository(seen: Seen, settings: Settings, nvidia: bool) -> bool:
+    """Whether Docker's repository must be there by us; where nobody has asked for it, one that Docker came from is left alone."""
+    if settings.engine == "auto" and seen.source == "docker":
+        return False
+    return decided(seen, settings, nvidia).engine == "docker" and seen.source != "distribution"
+
+
+def _comes_too_old(seen: Seen) -> bool:
+    candidate = seen.candidates.get("docker.io", "")
+    return version(candidate) < CDI if candidate else seen.codename in OLD_RELEASES
+
+
+def problems(seen: Seen, settings: Settings, nvidia: bool, runs: bool = False) -> list[str]:
+    """Why Docker cannot be what is wanted here, one sentence each, without the host's name.
+
+    :param settings: as `decided`
+    :param nvidia: GPUs of NVIDIA are to compute here
+    :param runs: containers of ours are to run here
+    """
     found = []
+    if settings.engine == "none" and seen.source == "none" and not (seen.snap or seen.info):
+        found.append(
+            'runtime = "docker" needs Docker, which is not there, and docker_engine = "none" forbids to install it: install'
+            " Docker yourself, or take docker_engine out, and run again."
+        )
     if seen.snap:
         found.append(
             f"it has Docker {seen.snap} as a snap, which cannot reach GPUs and has another daemon.json: take it out (snap remove"
             " docker; its images and containers go with it), and run again."
         )
+    too_old = _too_old(seen, settings, nvidia) if nvidia or runs else []
+    if settings.engine == "none":
+        return found + too_old
     old = [name for name in OLD if name in seen.packages]
     if old:
         names = " ".join(old)
@@ -62,7 +102,7 @@ def problems(seen: Seen, settings: Settings, nvidia: bool) -> list[str]:
             f"its dockerd is started with {names}, which docker_options says as well, and so would not start any more: take it"
             " out of one of them, and run again."
         )
-    return [*found, *_file_problems(seen, settings, nvidia), *(_too_old(seen, settings) if nvidia else [])]
+    return [*found, *_file_problems(seen, settings, nvidia), *too_old]
 
 
 def _flags(seen: Seen, options: Options) -> list[str]:
@@ -106,23 +146,24 @@ def _unreadable(seen: Seen, settings: Settings) -> list[str]:
     )
 
 
-def _too_old(seen: Seen, settings: Settings) -> list[str]:
-    least = CDI[0]
+def _too_old(seen: Seen, settings: Settings, nvidia: bool) -> list[str]:
+    least, purpose = (CDI, "give containers GPUs of NVIDIA by CDI") if nvidia else (BUILDS, "build images of llama.cpp")
     if seen.version:
-        if version(seen.version) >= CDI:
+        if version(seen.version) >= least:
             return []
+        words = f"is too old to {purpose}, which takes {'.'.join(map(str, least))} or newer"
         if seen.source == "docker":
             return [
-                f"its Docker ({seen.version}) is too old to give containers GPUs of NVIDIA by CDI, which takes {least} or newer:"
-                " upgrade it (apt-get update; apt-get install docker-ce docker-ce-cli containerd.io), and run again."
+                f"its Docker ({seen.version}) {words}: upgrade it (apt-get update; apt-get install docker-ce docker-ce-cli"
+                " containerd.io), and run again."
             ]
         return [
-            f"its Docker ({seen.version}, the distribution's) is too old to give containers GPUs of NVIDIA by CDI, which takes"
-            f" {least} or newer: take it out when its containers can be stopped (apt-get remove docker.io; images and containers"
-            ' stay in /var/lib/docker), set docker_engine = "docker", and run again.'
+            f"its Docker ({seen.version}, the distribution's) {words}: take it out when its containers can be stopped (apt-get"
+            " remove docker.io; images and containers stay in /var/lib/docker), set"
+            ' docker_engine = "docker", and run again.'
         ]
     candidate = seen.candidates.get("docker.io", "")
-    if settings.engine == "distribution" and candidate and version(candidate) < CDI:
+    if nvidia and settings.engine == "distribution" and candidate and version(candidate) < CDI:
         return [too_old_to_come(candidate)]
     return []
 
@@ -228,7 +269,8 @@ def texts(seen: Seen, settings: Settings, nvidia: bool) -> Texts:
     """
     present, before = daemon.read(seen.text or ""), recorded(seen)
     foreign = daemon.without(present, before)
-    cdi = nvidia and CDI <= version(seen.version) < CDI_BY_DEFAULT
+    # What made containers get GPUs stays when a run plans for the processors alone: Docker would have to be restarted for it.
+    cdi = (nvidia or daemon.uses_cdi(before)) and CDI <= version(seen.version) < CDI_BY_DEFAULT
     wanted = daemon.ours(foreign, settings.options, seen.flags, cdi, seen.swarm)
     merged = daemon.merge(present, before, wanted)
     return _texts(seen, present, merged, daemon.added(merged, foreign))

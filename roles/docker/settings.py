@@ -19,11 +19,12 @@ class Settings(RoleSettings):
     prefix = "docker_"
     groups = frozenset({"workers", "heads"})
 
-    engine: Literal["none", "distribution", "docker"] = Field(
-        "none",
+    engine: Literal["auto", "none", "distribution", "docker"] = Field(
+        "auto",
         description="where Docker comes from on a host that is to have it: distribution (its own packages) or docker (Docker's"
         " repository); one that is there already and new enough stays, whichever it is; none: none is installed, and one that is"
-        " there is left alone",
+        " there is left alone; auto: none, but with runtime = 'docker' distribution, or docker where GPUs of NVIDIA compute and"
+        " the distribution's is too old for them",
     )
     options: dict[str, Any] = Field(
         {},

@@ -17,13 +17,15 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from roles.base.facts import PathsFact
+from roles.base.facts import IdentityFact, PathsFact
+from roles.base.machine import USER
 from roles.base.operations import Commands, long_work, packages, pinned_checkout
 from roles.base.remote import HostError, complain, connection_arguments, run, say
 from roles.cluster.operations import fails
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import CURRENT, RELEASES
 from roles.llama_cpp import gate, image, recipe
+from roles.llama_cpp.container import Program, program
 from roles.llama_cpp.facts import ImagesFact, ReleasesFact, StockFact
 from roles.llama_cpp.flags import Option, unknown_flags
 from roles.llama_cpp.kinds import kind_of
@@ -75,12 +77,12 @@ def fetched_release(plan: HostPlan) -> Commands:
         yield FunctionCommand(_reporting, (_fetch, plan), {})
 
 
-def usable_program(plan: HostPlan, target: str, options: Sequence[Option]) -> Generator[StringCommand, None, str | None]:
+def usable_program(plan: HostPlan, target: str, options: Sequence[Option]) -> Generator[StringCommand, None, Program | None]:
     """Commands that fail where the planned release is not there or does not know a flag; for operations to `yield from`.
 
     :param target: llama.cpp's logical name of the program
     :param options: the command line that it is to be started with
-    :return: the program's path in the release; None where it cannot be used, or is still to be built
+    :return: the program; None where it cannot be used, or is still to be built
     """
     manifest = host.get_fact(ReleasesFact).get(plan.release)
     if manifest is None:
@@ -92,7 +94,10 @@ def usable_program(plan: HostPlan, target: str, options: Sequence[Option]) -> Ge
     if unknown:
         yield fails("\n".join(f"{host.name}: {sentence}" for sentence in unknown))
         return None
-    return manifest.programs[target]
+    found = program(manifest, target, host.get_fact(IdentityFact) if manifest.image else None)
+    if found is None and state.is_executing:
+        yield fails(f"{host.name}: it has no user {USER}, whom the container is to run as: run deploys/prepare.py.")
+    return found
 
 
 @operation()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address
+from posixpath import dirname
 
 from roles.base.download import Download
+from roles.base.units import container
 from roles.base.units import render as render_template
 from roles.cluster.plan import HostPlan
-from roles.cluster.state import CURRENT, LLAMA_SERVER, Unit, marked
+from roles.cluster.state import LLAMA_SERVER, Unit, marked
+from roles.llama_cpp.container import Program, command_line
 from roles.llama_cpp.flags import Option, arguments
 from roles.llama_server.settings import EVERY_NETWORK, Settings
 
@@ -60,24 +63,27 @@ def options(plan: HostPlan, settings: Settings, model: Sequence[Download]) -> li
     return found
 
 
-def render(plan: HostPlan, settings: Settings, program: str, model: Sequence[Download]) -> str:
+def render(plan: HostPlan, settings: Settings, program: Program, model: Sequence[Download]) -> str:
     """The unit's text, with its mark.
 
-    :param program: path of llama-server inside the release
     :param model: its files, in order
     """
+    environment = {**plan.compute.environment, **settings.environment}
+    words = arguments(options(plan, settings, model))
+    folders = [dirname(file.path) for file in model]
     text = render_template(
         f"systemd/{LLAMA_SERVER}.j2",
-        command=[f"{CURRENT}/{program}", *arguments(options(plan, settings, model))],
+        command=command_line(LLAMA_SERVER, plan, program, words, variables=environment, folders=folders),
         hashes=[file.sha256 for file in model],
-        environment=settings.environment,
+        environment=environment,
+        container=container(LLAMA_SERVER) if program.image else "",
         wait_command=["/bin/bash", "-c", WAITING, "wait-for-workers", *plan.endpoints] if plan.endpoints else [],
         start_timeout=WAIT_FOR_WORKERS + 30,
     )
     return marked(text, plan.release)
 
 
-def unit(plan: HostPlan, settings: Settings, program: str, model: Sequence[Download]) -> Unit:
+def unit(plan: HostPlan, settings: Settings, program: Program, model: Sequence[Download]) -> Unit:
     """What the switch is offered; the arguments are those of `render`."""
     text = render(plan, settings, program, model)
-    return Unit(text, f"{address(plan, settings)}:{plan.http_port}", plan.endpoints)
+    return Unit(text, f"{address(plan, settings)}:{plan.http_port}", plan.endpoints, plan.compute.backend)

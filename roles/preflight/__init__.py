@@ -15,11 +15,14 @@ from pyinfra.context import ctx_state
 from rich.console import Console
 
 from roles import llama_server, model, rpc_server
+from roles.base.facts import IdentityFact
+from roles.base.machine import Identity
 from roles.base.settings import HostSettings, RoleSettings, read_settings
 from roles.cluster.look import Check, Look, MachineCheck, ask_hosts, examine, inventory_data
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Unit, generation
 from roles.cluster.switch import planned_units
+from roles.llama_cpp.container import program
 from roles.llama_cpp.facts import ReleasesFact
 from roles.llama_cpp.manifest import Manifest
 from roles.llama_server import unit as llama_server_unit
@@ -72,21 +75,21 @@ def _steps(state: State, seen: Look) -> dict[str, tuple[str, ...]]:
     if switch.plan.hosts.keys() != switch.seen.keys():
         return {}
     releases = ask_hosts(state, lambda host: host.get_fact(ReleasesFact), switch.seen)
+    containers = [name for name, plan in switch.plan.hosts.items() if plan.runtime == "docker"]
+    users = ask_hosts(state, lambda host: host.get_fact(IdentityFact), containers)
     together = generation(plan.release for plan in switch.plan.hosts.values())
     for name, plan in switch.plan.hosts.items():
-        units = _units(plan, seen.settings[name], releases[name].get(plan.release))
+        units = _units(plan, seen.settings[name], releases[name].get(plan.release), users.get(name))
         switch.wanted[name] = HostState(plan.release, plan.commit, together, units)
     return {name: steps(switch, name, releases[name]) for name in switch.seen}
 
 
-def _units(plan: HostPlan, settings: HostSettings, manifest: Manifest | None) -> dict[str, Unit]:
+def _units(plan: HostPlan, settings: HostSettings, manifest: Manifest | None, user: Identity | None) -> dict[str, Unit]:
     """What a host would offer to the switch; of a release that is still to come nothing is known but the endpoints."""
     units = {unit: Unit("", "", endpoints) for unit, endpoints in planned_units(plan).items()}
-    if manifest and plan.worker:
-        program = manifest.programs[rpc_server_unit.TARGET]
-        units[RPC_SERVER] = rpc_server_unit.unit(plan, settings[rpc_server.Settings], program)
-    if manifest and plan.head:
-        program = manifest.programs[llama_server_unit.TARGET]
+    if manifest and plan.worker and (found := program(manifest, rpc_server_unit.TARGET, user)):
+        units[RPC_SERVER] = rpc_server_unit.unit(plan, settings[rpc_server.Settings], found)
+    if manifest and plan.head and (found := program(manifest, llama_server_unit.TARGET, user)):
         files = model.files(settings[model.Settings])
-        units[LLAMA_SERVER] = llama_server_unit.unit(plan, settings[llama_server.Settings], program, files)
+        units[LLAMA_SERVER] = llama_server_unit.unit(plan, settings[llama_server.Settings], found, files)
     return units

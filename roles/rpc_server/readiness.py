@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from roles.base.remote import HostError, say
-from roles.base.sight import Sight
+from roles.base.sight import Sight, reasons
 from roles.base.watch import Watch
 from roles.cluster.state import RPC_SERVER, Unit
+from roles.rpc_server import banner
 
 TIMEOUT = 30
 """Seconds until a worker must listen; a GPU's driver was seen to take several of them."""
@@ -17,17 +20,39 @@ TIMEOUT = 30
 def listening(state: State, host: Host, unit: Unit) -> None:
     """Wait until the RPC server itself listens where it should, without connecting to it: it serves one client at a time.
 
-    Its exit status says nothing (it ends with 0 when it cannot bind), and neither does a successful start.
+    Its exit status says nothing (it ends with 0 when it cannot bind), and neither does a successful start. What it computes with
+    is what it says itself: a GPU that cannot be used makes it serve the processors instead.
 
-    :raises HostError: it does not listen within `TIMEOUT`, listens elsewhere, or ends; the text holds its journal's reason
+    :raises HostError: it does not listen within `TIMEOUT`, listens elsewhere, ends, or serves none of the devices that it is
+        to serve; the text holds its journal's reason
     """
     wanted = unit.listens
+    watch = Watch(state, host, RPC_SERVER)
+    served: tuple[str, ...] = ()
 
     def ready(sight: Sight) -> bool:
+        nonlocal served
         if sight.listening - {wanted}:
             found = ", ".join(sorted(sight.listening))
             raise HostError(f"{RPC_SERVER} listens on {found} instead of {wanted}: look for a drop-in of its unit.")
-        return bool(sight.listening)
+        if not sight.listening or not unit.backend:
+            return bool(sight.listening)
+        journal = watch.journal()
+        served = banner.devices(journal)
+        if served and unit.backend not in map(banner.backend, served):
+            raise HostError(_fallen_back(served, unit.backend, journal))
+        return bool(served)
 
-    Watch(state, host, RPC_SERVER).wait(TIMEOUT, ready, lambda sight: f"it does not listen on {wanted} yet ({sight.state})")
-    say(host, f"{RPC_SERVER} listens on {wanted}")
+    def doing(sight: Sight) -> str:
+        if sight.listening:
+            return "it listens, and its journal does not name its devices yet"
+        return f"it does not listen on {wanted} yet ({sight.state})"
+
+    watch.wait(TIMEOUT, ready, doing)
+    say(host, f"{RPC_SERVER} listens on {wanted}" + (f", with {', '.join(served)}" if served else ""))
+
+
+def _fallen_back(served: Sequence[str], planned: str, journal: Sequence[str]) -> str:
+    said = reasons(journal)
+    why = f'its journal says "{said[-1].strip()}"' if said else "its journal gives no reason"
+    return f"{RPC_SERVER} serves {', '.join(served)}, and no device of the backend {planned} that is planned: {why}."

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address
 
+from roles.base.units import container
 from roles.base.units import render as render_template
 from roles.cluster.plan import HostPlan
-from roles.cluster.state import CURRENT, RPC_SERVER, Unit, marked
+from roles.cluster.state import RPC_SERVER, Unit, marked
+from roles.llama_cpp.container import Program, command_line
 from roles.llama_cpp.flags import Option, arguments
 from roles.rpc_server.settings import EVERY_NETWORK, Settings
 
 TARGET = "rpc-server"
+
+LINE_BY_LINE = ("/usr/bin/stdbuf", "-oL")
+"""What makes it say at once which devices it serves: it would keep that to itself until a head comes."""
 
 
 def address(plan: HostPlan, settings: Settings) -> IPv4Address:
@@ -34,20 +39,21 @@ def options(plan: HostPlan, settings: Settings) -> list[Option]:
     return found
 
 
-def render(plan: HostPlan, settings: Settings, program: str) -> str:
-    """The unit's text, with its mark.
-
-    :param program: path of the RPC server inside the release
-    """
+def render(plan: HostPlan, settings: Settings, program: Program) -> str:
+    """The unit's text, with its mark."""
+    environment = {**plan.compute.environment, **settings.environment}
+    words = arguments(options(plan, settings))
     text = render_template(
         f"systemd/{RPC_SERVER}.j2",
-        command=[f"{CURRENT}/{program}", *arguments(options(plan, settings))],
-        environment=settings.environment,
+        command=command_line(RPC_SERVER, plan, program, words, LINE_BY_LINE, environment, stop_signal="SIGKILL"),
+        environment=environment,
+        container=container(RPC_SERVER) if program.image else "",
     )
     return marked(text, plan.release)
 
 
-def unit(plan: HostPlan, settings: Settings, program: str) -> Unit:
+def unit(plan: HostPlan, settings: Settings, program: Program) -> Unit:
     """What the switch is offered; the arguments are those of `render`."""
     endpoint = f"{plan.address}:{plan.rpc_port}"
-    return Unit(render(plan, settings, program), f"{address(plan, settings)}:{plan.rpc_port}", (endpoint,))
+    listens = f"{address(plan, settings)}:{plan.rpc_port}"
+    return Unit(render(plan, settings, program), listens, (endpoint,), plan.compute.backend)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.base.machine import COMMAND, V2_FLAGS, V3_FLAGS, Machine, cpu_level, parse
+from roles.base.machine import COMMAND, V2_FLAGS, V3_FLAGS, Identity, Machine, cpu_level, parse, parse_identity
 
 DEBIAN = [
     "user 1000",
@@ -23,6 +23,14 @@ DEBIAN = [
     "address 192.168.1.11/24",
     "address 10.0.0.7/8",
 ]
+
+
+def test_the_user_in_numbers() -> None:
+    assert parse_identity(["995", "994", "994 109 44", "000001ffffffffff"]) == Identity(995, 994, (44, 109))
+
+
+def test_a_host_that_is_itself_a_container_cannot_give_more_than_it_has() -> None:
+    assert not parse_identity(["995", "994", "994", "000001fffeffffff"]).unlimited
 
 
 def test_a_debian_host_reached_as_a_user_whose_sudo_wants_a_password() -> None:

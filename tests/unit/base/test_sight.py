@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.base.sight import Sight, parse, telling
+from roles.base.sight import Sight, command, parse, reasons, telling
+from roles.base.units import main_pid
 
 RUNNING = """\
 ActiveState=active
@@ -53,6 +54,15 @@ def test_a_restart_that_is_still_to_come() -> None:
 def test_no_output_makes_it_fail(lines: list[str]) -> None:
     parse(lines)
     assert telling(lines)
+
+
+def test_it_is_asked_for_the_process_and_not_for_dockers_client() -> None:
+    asked = command("rpc-server.service")
+    assert asked.index(main_pid("rpc-server.service")) < asked.index('echo "MainPID=$pid"') < asked.index("ss -Htanp")
+
+
+def test_no_reason_is_none() -> None:
+    assert reasons(["one", "x.service: Failed with result 'signal'."]) == []
 
 
 def test_the_reason_stands_before_what_systemd_says_of_it() -> None:

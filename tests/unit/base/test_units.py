@@ -1,11 +1,17 @@
 """Words in unit files, read back as systemd reads them (systemd.service(5), "Command lines"; systemd.syntax(7), "Quoting")."""
 
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from roles.base.units import assignment, command_line, render, variables
+from roles.base.units import assignment, command_line, main_pid, render, variables
 
 printable = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=40)
 
@@ -77,3 +83,42 @@ def test_names_of_variables(name: str) -> None:
 def test_a_value_that_is_missing_is_an_error() -> None:
     with pytest.raises(UndefinedError):
         render("systemd/rpc-server.service.j2", command=["/bin/true"])
+
+
+def pid_of(folder: Path, unit: str, main: int, docker: str) -> str:
+    """What `main_pid` finds where systemd names this process, and Docker is this script."""
+    programs = {"systemctl": f"echo {main}", "docker": docker}
+    for name, script in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    script = f'set -u; unit=rpc-server.service\n{main_pid(unit)}\necho "=$pid="'
+    return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env=environment).stdout.strip()
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[int]:
+    """A process whose program is called as Docker's client is."""
+    (tmp_path / "bin").mkdir()
+    copied = shutil.copy("/usr/bin/sleep", tmp_path / "bin/docker")
+    with subprocess.Popen([copied, "60"]) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize("unit", ["rpc-server.service", '"$unit"'])
+def test_the_process_of_a_container_is_its_first(tmp_path: Path, client: int, unit: str) -> None:
+    says = f'echo "$*" >>{tmp_path}/asked; echo 4711'
+    assert pid_of(tmp_path, unit, client, says) == "=4711="
+    assert (tmp_path / "asked").read_text() == "inspect --format {{.State.Pid}} gpuquilt-rpc-server\n"
+
+
+def test_a_container_that_is_not_there_has_no_process(tmp_path: Path, client: int) -> None:
+    """Then the real one prints an empty line, and fails."""
+    assert pid_of(tmp_path, "rpc-server.service", client, "echo; echo no such object >&2; exit 1") == "=0="
+
+
+@pytest.mark.parametrize("main", [os.getpid(), 0])
+def test_docker_is_not_asked_for_a_program_of_the_host(tmp_path: Path, main: int) -> None:
+    assert pid_of(tmp_path, "rpc-server.service", main, f"touch {tmp_path}/asked") == f"={main}="
+    assert not (tmp_path / "asked").exists()

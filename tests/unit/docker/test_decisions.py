@@ -14,6 +14,8 @@ from roles.docker.daemon import read
 from roles.docker.decisions import (
     against,
     against_toolkit,
+    decided,
+    needs_repository,
     owed,
     packages,
     problems,
@@ -132,6 +134,47 @@ def test_so_is_one_that_would_come() -> None:
     assert against([replace(change, version="26.1.5+dfsg1-9")], nvidia=True) == []
 
 
+def engine(seen: Any, nvidia: bool = False) -> str:
+    """What `auto` comes to."""
+    return decided(seen, settings(engine="auto"), nvidia).engine
+
+
+def test_auto_takes_what_is_there_or_else_what_can_do_it() -> None:
+    theirs = shown("package docker-ce 5:29.1.3-1~debian.13~trixie installed")
+    assert engine(shown(), nvidia=True) == engine(shown(*BOOKWORM), nvidia=True) == "distribution"
+    assert engine(theirs, nvidia=True) == "docker"
+    fresh, old = bare("candidate docker.io 26.1.5+dfsg1-9"), bare("candidate docker.io 20.10.24+dfsg1-1")
+    assert [engine(seen, nvidia=True) for seen in (fresh, old)] == ["distribution", "docker"]
+    assert [engine(seen) for seen in (fresh, old)] == ["distribution", "distribution"]
+    # Where apt has no lists yet.
+    assert engine(parse(["system debian trixie"]), nvidia=True) == "distribution"
+    assert engine(parse(["system debian bookworm"]), nvidia=True) == "docker"
+    assert decided(theirs, settings(engine="distribution"), nvidia=True).engine == "distribution"
+
+
+def test_a_repository_that_docker_came_from_is_left_alone_unless_ours_is_asked_for() -> None:
+    theirs = shown("package docker-ce 5:29.1.3-1~debian.13~trixie installed")
+    old = bare("candidate docker.io 20.10.24+dfsg1-1")
+    assert not needs_repository(theirs, settings(engine="auto"), nvidia=True)
+    assert needs_repository(theirs, settings(engine="docker"), nvidia=True)
+    assert needs_repository(old, settings(engine="auto"), nvidia=True)
+    assert not needs_repository(old, settings(engine="auto"), nvidia=False)
+    assert not needs_repository(shown(), settings(engine="docker"), nvidia=True)
+
+
+@pytest.mark.parametrize("engine", ["auto", "none"])
+def test_what_is_too_old_is_refused_whoever_sees_to_it(engine: str) -> None:
+    there = shown(*BOOKWORM)
+    found = decided(there, settings(engine=engine), nvidia=True)
+    (sentence,) = problems(there, found, nvidia=True, runs=True)
+    assert sentence.startswith("its Docker (20.10.24+dfsg1-1+deb12u1+b6, the distribution's) is too old to give containers GPUs")
+    assert problems(there, found, nvidia=False, runs=True) == []
+    older = shown("package docker-ce 5:19.03.15~3-0~debian-buster installed")
+    (sentence,) = problems(older, found, nvidia=False, runs=True)
+    assert "(5:19.03.15~3-0~debian-buster) is too old to build images of llama.cpp, which takes 20.10 or newer" in sentence
+    assert problems(older, found, nvidia=False) == [], "no container of ours"
+
+
 def test_the_distributions_packages_are_those_that_it_has() -> None:
     assert packages(bare("candidate docker.io 20.10.24", "candidate docker-compose 1"), settings()) == ["docker.io", "iptables"]
     noble = bare("candidate docker.io 28.2.2-0ubuntu1~24.04.1", "candidate docker-buildx 0.21.3")
@@ -190,6 +233,16 @@ def test_cdi_is_asked_for_from_25_to_28_1() -> None:
         seen = shown(f"package docker-ce 5:{words} installed", "file {}")
         assert ("features" in read(texts(seen, settings(), nvidia=True).options or "")) is asked, words
         assert "features" not in read(texts(seen, settings(), nvidia=False).options or "")
+
+
+def test_a_run_for_the_processors_alone_leaves_cdi_where_we_put_it() -> None:
+    before = shown("package docker-ce 5:26.1.5-1 installed", "file {}")
+    with_gpus = with_text(before, texts(before, settings(), nvidia=True))
+    assert "features" in read(with_gpus.text or "")
+    assert texts(with_gpus, settings(), nvidia=False).options == with_gpus.text
+    # Where Docker does so unasked, nobody has to say it.
+    newer = replace(with_gpus, packages={"docker-ce": "5:29.1.3-1"})
+    assert "features" not in read(texts(newer, settings(), nvidia=False).options or "")
 
 
 def test_what_we_put_there_is_taken_back_and_nothing_else() -> None:

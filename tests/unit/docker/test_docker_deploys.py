@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from roles import docker
 from roles.base import PACKAGES
+from roles.base.settings import HostSettings
+from roles.cluster.provision import MachinePlan
 from roles.docker import seen
 from roles.docker.daemon import ROTATION
+from roles.docker.settings import Settings
 from tests.conftest import ROOT
 from tests.unit.docker.examples import INFO, TRIXIE
 from tests.unit.fakes import GOOD, MODEL, Run, deploy, fake, inventory
@@ -36,8 +43,9 @@ def of_docker(run: Run) -> list[tuple[str, str]]:
     return [(host, command) for host, command in run.commands if "docker" in command and "dpkg-query" not in command]
 
 
-def test_where_none_is_wanted_nobody_looks(tmp_path: Path) -> None:
-    run = prepared(tmp_path, engine="none", head=["snap 24.0.5"])
+@pytest.mark.parametrize("engine", ["none", "auto"])
+def test_where_none_is_wanted_nobody_looks(tmp_path: Path, engine: str) -> None:
+    run = prepared(tmp_path, engine=engine, head=["snap 24.0.5"])
     assert run.ended.status == 0, run.ended.text
     assert not run.hosts_told(ASKED)
     assert of_docker(run) == []
@@ -61,6 +69,26 @@ def test_what_is_wrong_is_said_before_anything_is_changed(tmp_path: Path) -> Non
     assert run.ended.status != 0
     assert "head: it has Docker 24.0.5 as a snap" in " ".join(run.ended.text.split())
     assert of_docker(run) == []
+
+
+def checked(monkeypatch: pytest.MonkeyPatch, engine: str, machine: MachinePlan, *lines: str) -> list[str]:
+    """What is said against a host that says this of Docker."""
+    monkeypatch.setattr(docker, "host", SimpleNamespace(get_fact=lambda _: seen.parse(lines)))
+    return docker.check(machine, HostSettings({Settings: Settings.model_validate({"engine": engine})}))
+
+
+def test_containers_of_ours_need_a_docker_and_natives_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    native, container = MachinePlan(), MachinePlan(runtime="docker")
+    assert checked(monkeypatch, "none", native) == []
+    assert checked(monkeypatch, "auto", native, "snap 24.0.5") == []
+    assert checked(monkeypatch, "auto", container, "system debian trixie") == []
+    assert checked(monkeypatch, "none", container, *TRIXIE) == []
+    assert checked(monkeypatch, "none", container) == [
+        'runtime = "docker" needs Docker, which is not there, and docker_engine = "none" forbids to install it: install'
+        " Docker yourself, or take docker_engine out, and run again."
+    ]
+    (snap,) = checked(monkeypatch, "none", container, "snap 24.0.5")
+    assert snap.startswith("it has Docker 24.0.5 as a snap")
 
 
 def test_the_look_asks_for_every_package_that_is_decided_on() -> None:

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import time
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from roles.base.download import Download
+from roles.base.machine import Identity
 from roles.cluster.options import Profile
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import mark_of
+from roles.llama_cpp.container import Program
 from roles.llama_cpp.flags import arguments
 from roles.llama_server.completion import Completion, command, parse
 from roles.llama_server.journal import diagnosis
@@ -50,6 +53,8 @@ PLAN = HostPlan(
     builder="head",
     endpoints=ENDPOINTS,
 )
+PROGRAM = Program("bin/llama-server")
+CONTAINER = Program("bin/llama-server", "sha256:" + "ab" * 32, Identity(995, 994))
 
 
 def settings(**values: Any) -> Settings:
@@ -76,38 +81,50 @@ def settings(**values: Any) -> Settings:
     ],
 )
 def test_the_unit_is_what_it_was(name: str, values: dict[str, Any], files: list[Download]) -> None:
-    text = render(PLAN, settings(**values), "bin/llama-server", files)
+    text = render(PLAN, settings(**values), PROGRAM, files)
     if os.environ.get("UPDATE_GOLDEN"):
         (GOLDEN / name).write_text(text)
     assert text == (GOLDEN / name).read_text()
 
 
-@pytest.mark.parametrize("unit", sorted(GOLDEN.glob("*.service")), ids=lambda path: path.name)
-def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.service")), ids=lambda path: path.name)
+def test_systemd_takes_the_unit(golden: Path, tmp_path: Path) -> None:
     path = tmp_path / "llama-server.service"
-    path.write_text(unit.read_text())
+    path.write_text(golden.read_text())
     found = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, check=False)
     assert not [line for line in found.stderr.splitlines() if path.name in line and "is not executable" not in line]
+
+
+def test_the_unit_of_a_container_is_what_it_was() -> None:
+    files = model("/srv/models/a model-00001-of-00002.gguf", "/srv/models/a model-00002-of-00002.gguf")
+    text = render(replace(PLAN, runtime="docker", container_memory=4096), settings(), CONTAINER, files)
+    if os.environ.get("UPDATE_GOLDEN"):
+        (GOLDEN / "container.service").write_text(text)
+    assert text == (GOLDEN / "container.service").read_text()
+
+
+def test_what_a_head_computes_with_is_known() -> None:
+    assert unit(PLAN, settings(), PROGRAM, MODEL).backend == "cpu"
 
 
 def test_the_prompt_cache_is_off_with_workers_alone() -> None:
     alone = HostPlan(**{**vars(PLAN), "endpoints": ()})
     assert "--cache-ram" in arguments(options(PLAN, settings(), MODEL))
     assert not {"--cache-ram", "--rpc"} & set(arguments(options(alone, settings(), MODEL)))
-    assert "ExecStartPre" not in render(alone, settings(), "bin/llama-server", MODEL)
+    assert "ExecStartPre" not in render(alone, settings(), PROGRAM, MODEL)
 
 
 def test_another_content_at_the_same_path_restarts_the_head() -> None:
     changed = model(MODEL[0].path, sha256="b" * 64)
-    marks = [mark_of(render(PLAN, settings(), "bin/llama-server", found)) for found in (MODEL, MODEL, changed)]
+    marks = [mark_of(render(PLAN, settings(), PROGRAM, found)) for found in (MODEL, MODEL, changed)]
     assert marks[0] == marks[1] != marks[2]
     second = [*MODEL, *model("/srv/models/2.gguf")], [*MODEL, *model("/srv/models/2.gguf", sha256="b" * 64)]
-    assert len({render(PLAN, settings(), "bin/llama-server", found) for found in second}) == 2
+    assert len({render(PLAN, settings(), PROGRAM, found) for found in second}) == 2
 
 
 def test_where_it_is_asked() -> None:
     def listens(**values: Any) -> str:
-        return unit(PLAN, settings(**values), "bin/llama-server", MODEL).listens
+        return unit(PLAN, settings(**values), PROGRAM, MODEL).listens
 
     assert listens() == "198.18.77.10:8080"
     assert listens(listen_on_every_network=True) == "0.0.0.0:8080"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from roles.rpc_server import readiness as worker_readiness
 from tests.unit.llama_server.test_llama_server import ENDPOINTS
 
 HEAD = Unit("", "198.18.77.10:8080", ENDPOINTS)
-WORKER = Unit("", "198.18.77.11:50052", ("198.18.77.11:50052",))
+WORKER = Unit("", "198.18.77.11:50052", ("198.18.77.11:50052",), "cuda")
 ID = "0f3f4b6c9d1e4a58b0a7a1f1c2d3e4f5"
 PARIS = json.dumps({"choices": [{"text": " Paris."}]})
 
@@ -136,10 +137,51 @@ def test_a_head_that_listens_elsewhere(on: Use) -> None:
         start()
 
 
-def test_a_worker_that_listens(on: Use) -> None:
-    host = on(Host(sights=[sight(), sight("LISTEN 198.18.77.11:50052 0.0.0.0:*")]))
+LISTENS = sight("LISTEN 198.18.77.11:50052 0.0.0.0:*")
+
+
+def serving(*devices: str) -> list[str]:
+    """The journal of a worker that has started."""
+    lines = [f"  {device}: of some kind (8192 MiB, 8000 MiB free)" for device in devices]
+    warning = "WARNING: Host ('198.18.77.11') is != '127.0.0.1'"
+    return ["Started rpc-server.service.", "Starting RPC server v7.0.0", "Devices:", *lines, "  transport      : TCP", warning]
+
+
+def test_a_worker_that_listens_and_says_what_it_serves(on: Use) -> None:
+    host = on(Host(sights=[sight(), LISTENS], journal=[[], serving("CUDA0", "CPU")]))
     listening(None, None, WORKER)  # type: ignore[arg-type]
-    assert host.asked == ["sights", "sights"]
+    assert host.asked == ["sights", "sights", "journal", "sights", "journal"]
+
+
+def test_of_a_state_that_does_not_say_what_computes_listening_is_enough(on: Use) -> None:
+    host = on(Host(sights=[LISTENS]))
+    listening(None, None, replace(WORKER, backend=""))  # type: ignore[arg-type]
+    assert host.asked == ["sights"]
+
+
+def test_a_worker_that_serves_its_processors_in_silence(on: Use) -> None:
+    reason = "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"
+    # Out of a container the two streams come in any order.
+    for journal in ([reason, *serving("CPU")], [*serving("CPU"), reason]):
+        on(Host(sights=[LISTENS], journal=[journal]))
+        with pytest.raises(HostError) as caught:
+            listening(None, None, WORKER)  # type: ignore[arg-type]
+        assert str(caught.value) == (
+            f'rpc-server.service serves CPU, and no device of the backend cuda that is planned: its journal says "{reason}".'
+        )
+
+
+def test_a_worker_that_does_not_say_why(on: Use) -> None:
+    on(Host(sights=[LISTENS], journal=[serving("Vulkan0", "Vulkan1")]))
+    with pytest.raises(HostError, match=r"serves Vulkan0, Vulkan1, and no .* cuda .*: its journal gives no reason\.$"):
+        listening(None, None, WORKER)  # type: ignore[arg-type]
+
+
+def test_a_worker_that_never_says_what_it_serves(on: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_readiness, "TIMEOUT", 0.05)
+    on(Host(sights=[LISTENS], journal=[["Started rpc-server.service."]]))
+    with pytest.raises(HostError, match="it listens, and its journal does not name its devices yet"):
+        listening(None, None, WORKER)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("addresses", [["0.0.0.0:50052"], ["198.18.77.11:50052", "198.18.77.11:1"]])

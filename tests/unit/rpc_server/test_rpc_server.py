@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from roles.base.machine import Identity
 from roles.base.settings import HostData, read_settings
 from roles.cluster.options import Profile
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import mark_of
+from roles.llama_cpp.container import Program
 from roles.llama_cpp.flags import arguments
 from roles.rpc_server.cache import FOLDER, rule
 from roles.rpc_server.settings import Settings
-from roles.rpc_server.unit import options, render
+from roles.rpc_server.unit import options, render, unit
 from tests.unit.cluster.examples import CPU
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -35,6 +38,16 @@ PLAN = HostPlan(
     release=f"{COMMIT[:12]}-debian13-v3-cpu-worker-1f0c2a",
     builder="w1",
     clients=(IPv4Address("198.18.77.10"),),
+)
+
+
+IMAGE = "sha256:" + "ab" * 32
+CONTAINER = Program("bin/ggml-rpc-server", IMAGE, Identity(995, 994, (44, 109)))
+IN_CONTAINER = replace(
+    PLAN,
+    runtime="docker",
+    devices=("nvidia.com/gpu=all",),
+    compute=replace(CPU, backend="cuda", environment={"GGML_CUDA_DISABLE_GRAPHS": "1", "ODD": "of the plan"}),
 )
 
 
@@ -64,21 +77,48 @@ def line(text: str, key: str) -> str:
     ],
 )
 def test_the_unit_is_what_it_was(name: str, values: dict[str, Any]) -> None:
-    text = render(PLAN, settings(**values), "bin/ggml-rpc-server")
+    text = render(PLAN, settings(**values), Program("bin/ggml-rpc-server"))
     if os.environ.get("UPDATE_GOLDEN"):
         (GOLDEN / name).write_text(text)
     assert text == (GOLDEN / name).read_text()
 
 
+def test_the_unit_of_a_container_is_what_it_was() -> None:
+    text = render(IN_CONTAINER, settings(environment={"ODD": 'a "b" 100% $c \\d'}), CONTAINER)
+    if os.environ.get("UPDATE_GOLDEN"):
+        (GOLDEN / "container.service").write_text(text)
+    assert text == (GOLDEN / "container.service").read_text()
+
+
+@pytest.mark.parametrize("program", [Program("bin/ggml-rpc-server"), CONTAINER], ids=["native", "container"])
+def test_what_the_inventory_says_of_a_variable_wins(program: Program) -> None:
+    given = settings(environment={"ODD": "of the inventory"})
+    text = render(IN_CONTAINER, given, program)
+    assert text.count("ODD=") == 1 and 'Environment="ODD=of the inventory"' in text
+    assert "Environment=GGML_CUDA_DISABLE_GRAPHS=1\n" in text
+
+
+def test_another_image_is_another_unit() -> None:
+    other = replace(CONTAINER, image="sha256:" + "cd" * 32)
+    marks = {mark_of(render(IN_CONTAINER, settings(), program)) for program in (CONTAINER, other)}
+    assert len(marks) == 2 and all(marks)
+
+
+def test_what_must_compute_is_the_backend_of_the_plan() -> None:
+    assert unit(PLAN, settings(), Program("bin/rpc-server")).backend == "cpu"
+    assert unit(IN_CONTAINER, settings(), CONTAINER).backend == "cuda"
+
+
 def test_the_mark_tells_one_release_from_another() -> None:
     other = HostPlan(**{**vars(PLAN), "release": "e3a74b299085-debian13-v3-cpu-worker-1f0c2a"})
-    marks = {mark_of(render(plan, settings(), "bin/rpc-server")) for plan in (PLAN, other)}
+    marks = {mark_of(render(plan, settings(), Program("bin/rpc-server"))) for plan in (PLAN, other)}
     assert len(marks) == 2 and all(marks)
 
 
 def test_the_program_is_the_one_of_the_build() -> None:
-    text = render(PLAN, settings(), "bin/rpc-server")
-    assert line(text, "ExecStart").startswith("ExecStart=/opt/llama.cpp/current/bin/rpc-server --host 198.18.77.11 ")
+    text = render(PLAN, settings(), Program("bin/rpc-server"))
+    words = line(text, "ExecStart").split()
+    assert words[:4] == ["ExecStart=/usr/bin/stdbuf", "-oL", "/opt/llama.cpp/current/bin/rpc-server", "--host"]
 
 
 def test_where_it_listens() -> None:
@@ -126,9 +166,9 @@ def test_the_sentence_names_the_key() -> None:
     assert problems[0].startswith("w1: rpc_server_host = ") and "rpc_server_listen_on_every_network" in problems[0]
 
 
-@pytest.mark.parametrize("unit", sorted(GOLDEN.glob("*.service")), ids=lambda path: path.name)
-def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
-    verified(unit.read_text(), tmp_path / "rpc-server.service")
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.service")), ids=lambda path: path.name)
+def test_systemd_takes_the_unit(golden: Path, tmp_path: Path) -> None:
+    verified(golden.read_text(), tmp_path / "rpc-server.service")
 
 
 def verified(text: str, path: Path) -> None:
