@@ -17,7 +17,7 @@ HEAD_TARGETS = ("llama-server", "llama-bench", "llama-fit-params")
 class Profile:
     """Names one build: hosts with the same profile share it.
 
-    :param system: distribution and release, e.g. debian13
+    :param system: distribution and release, e.g. debian13; docker where the images decide, and not the host
     :param cpu_level: v2 or v3 (x86-64)
     :param targets: what is built
     :param options: CMake options, name → value

@@ -119,10 +119,12 @@ class Images(Entry):
     """Container images of a backend other than CUDA, whose images come with the toolkit.
 
     :param gfx_targets: AMD's GPUs that its libraries have code for
+    :param unfit: generations that what its runtime image gets from the distribution does not drive
     """
 
     build_image: str
     runtime_image: str
+    unfit: tuple[str, ...] = ()
     gfx_targets: tuple[str, ...] = ()
 
 
