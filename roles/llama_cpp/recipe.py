@@ -50,10 +50,11 @@ def problems_of_backend(plan: HostPlan) -> list[str]:
     if plan.runtime == "docker" or backend in _buildable(plan):
         return []
     known = load().distributions.get(plan.profile.system)
+    where = known.title if known else plan.profile.system
     instead = "vulkan" if "vulkan" in _buildable(plan) else "cpu"
     return [
-        f"its release is planned for {backend}, which on {known.title if known else plan.profile.system} can be built in containers"
-        f' alone: set runtime = "docker" for this host, or backend = "{instead}".'
+        f'its release is planned for {backend}, which on {where} can be built in containers alone: set runtime = "docker" for this'
+        f' host, or backend = "{instead}".'
     ]
 
 

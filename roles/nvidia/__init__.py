@@ -12,6 +12,7 @@ from __future__ import annotations
 from pyinfra import host
 from pyinfra.api import deploy
 
+from roles.base.facts import MissingPackagesFact
 from roles.base.settings import HostSettings
 from roles.cluster.plan import HostPlan
 from roles.cluster.provision import MachinePlan
@@ -20,7 +21,7 @@ from roles.nvidia import operations, toolkit
 from roles.nvidia.facts import SetupFact
 from roles.nvidia.settings import Settings
 
-__all__ = ["Settings", "check", "check_toolkit", "prepare", "prepare_toolkit", "remove", "verify"]
+__all__ = ["Settings", "check", "check_toolkit", "prepare", "prepare_toolkit", "remove", "toolkit_steps", "verify"]
 
 
 def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
@@ -39,6 +40,13 @@ def check_toolkit(plan: HostPlan, settings: HostSettings) -> list[str]:
     """Likewise of the CUDA toolkit, on a host that computes with it itself."""
     refusal = toolkit.refusal(plan, settings[Settings].toolkit, load())
     return [refusal] if refusal else []
+
+
+def toolkit_steps(plan: HostPlan, settings: HostSettings) -> list[str]:
+    """What is still to be installed of the CUDA toolkit, in words."""
+    names = toolkit.packages(plan, settings[Settings].toolkit, load())
+    missing = host.get_fact(MissingPackagesFact, names=list(names)) if names else []
+    return [f"install for CUDA {plan.compute.toolkit}: {', '.join(missing)}"] if missing else []
 
 
 @deploy("NVIDIA driver")
