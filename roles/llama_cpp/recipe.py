@@ -53,8 +53,8 @@ def problems_of_backend(plan: HostPlan) -> list[str]:
     where = known.title if known else plan.profile.system
     instead = "vulkan" if "vulkan" in _buildable(plan) else "cpu"
     return [
-        f'its release is planned for {backend}, which on {where} can be built in containers alone: set runtime = "docker" for this'
-        f' host, or backend = "{instead}".'
+        f"its release is planned for {backend}, which on {where} can be built in containers alone: set runtime ="
+        f' "docker" for this host, or backend = "{instead}".'
     ]
 
 
