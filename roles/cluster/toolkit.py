@@ -98,8 +98,8 @@ def _other(host: Computing, catalog: Catalog, remarks: Remarks) -> ComputePlan:
     strange = [gpu for gpu in host.gpus if gpu.generation in images.unfit]
     if strange and host.settings.runtime == "docker" and host.settings.runtime_image is None:
         remarks.warnings.append(
-            f"{runtime} and what is installed there do not know {titles(strange)}: set `runtime_image` and `build_image` to images"
-            ' of a later release, or backend = "vulkan".'
+            f"{runtime} and what is installed there are older than {titles(strange)}: set `runtime_image` and `build_image` to"
+            ' images of a later release, or backend = "vulkan".'
         )
     return ComputePlan(host.backend, None, build, runtime, tuple(targets), environment=_environment(host))
 
