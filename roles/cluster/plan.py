@@ -156,7 +156,7 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog, needed: Sequence
     commits = {host.settings.commit for host in serving}
     commit = commits.pop() if len(commits) == 1 else ""
     planned = [host for host in serving if commit and host.name in compute and host.name in addresses and not unfit[host.name]]
-    profiles = {host.name: _profile(host, compute[host.name], provisions[host.name]) for host in planned}
+    profiles = {host.name: _profile(host, compute[host.name], provisions[host.name], catalog) for host in planned}
     builders = _builders(planned, profiles)
     machines = {name: found.machine for name, found in provisions.items()}
     return Plan(
@@ -387,10 +387,12 @@ def _unlike_graphs(provisions: Mapping[str, Provision], compute: Mapping[str, Co
     return [f"inventory: CUDA graphs are on for {on}, and off for {off}: set `cuda_graphs = False` to have them alike."]
 
 
-def _profile(host: Host, compute: ComputePlan, found: Provision) -> Profile:
+def _profile(host: Host, compute: ComputePlan, found: Provision, catalog: Catalog) -> Profile:
     targets = (WORKER_TARGETS if WORKERS in host.groups else ()) + (HEAD_TARGETS if HEADS in host.groups else ())
     level, backend, architectures = host.cpu_level, compute.backend, compute.architectures
     options = cmake_options(host.settings.web_ui and HEADS in host.groups, level, backend, architectures)
+    offer = None if host.in_container else catalog.toolkit_offer(host.system, compute.toolkit)
+    options |= offer.cmake_options if offer else {}
     for name, value in host.settings.cmake_options.items():
         found.remarks.override(f"cmake_options: {name}", value, options.get(name))
     profile = Profile(

@@ -27,6 +27,11 @@ VERSIONED = "llama-server"
 SECTION = "::gpuquilt "
 """What a line begins with that says what follows."""
 _SHORTEST_HASH = 7
+_OF_DRIVERS = {
+    "libcuda.so.1": ", which belongs to NVIDIA's driver (deploys/prepare.py installs that, and a reboot may be owed; a container"
+    " gets it with the device nvidia.com/gpu=all)"
+}
+"""Library → where it comes from, since neither the release nor the toolkit has it."""
 _FATAL_STATUS = {"124": "it did not end within 30 s", "127": "a library is missing", "132": "this CPU lacks an instruction"}
 
 
@@ -117,7 +122,11 @@ def problems(examination: Examination, targets: Sequence[str], backend: str, com
         found.append(f"its image is labelled {examination.revision or 'with nothing'} and not with the commit {commit[:12]}")
     found += [f"{target} was not built" for target in targets if target not in programs]
     for target, path in programs.items():
-        found += _library_problems(path, examination.libraries.get(path, []), ("rpc", backend))
+        libraries = examination.libraries.get(path, [])
+        found += _library_problems(path, libraries, ("rpc", backend))
+        if _missing(libraries):
+            # It does not start, so what it would say of itself is no reason of its own.
+            continue
         found += _help_problems(target, path, examination)
         if target == VERSIONED:
             found += _version_problems(path, examination.versions.get(path, []), commit)
@@ -138,8 +147,12 @@ def changed_files(examination: Examination, files: Mapping[str, str]) -> list[st
     return found
 
 
+def _missing(lines: Sequence[str]) -> list[str]:
+    return [line.split()[0] for line in lines if line.endswith("=> not found")]
+
+
 def _library_problems(path: str, lines: Sequence[str], backends: Sequence[str]) -> list[str]:
-    found = [f"{path} does not find its library {line.split()[0]}" for line in lines if line.endswith("=> not found")]
+    found = [f"{path} does not find its library {name}{_OF_DRIVERS.get(name, '')}" for name in _missing(lines)]
     for line in lines:
         # A library of the same name that a package or a hand-made build left on the host would be another commit's.
         name, arrow, place = line.strip().partition(" => ")

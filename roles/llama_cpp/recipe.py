@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from roles.base.templates import render
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import RELEASES
+from roles.gpus.catalog import load
 
 TOOLS = ("ca-certificates", "ccache", "cmake", "g++", "git", "ninja-build", "openssh-client", "pkg-config", "zstd")
 WEB_TOOLS = ("npm",)
@@ -59,11 +60,14 @@ class Room:
 def problems_of_backend(plan: HostPlan) -> list[str]:
     """Why this host's release cannot be built at all, one sentence each, without its name."""
     backend = plan.profile.backend
-    if backend == "cpu":
+    if plan.runtime == "docker" or backend in _buildable(plan):
         return []
+    known = load().distributions.get(plan.profile.system)
+    where = known.title if known else plan.profile.system
+    instead = "vulkan" if "vulkan" in _buildable(plan) else "cpu"
     return [
-        f'its release is planned for {backend}, and only cpu can be built yet: set backend = "cpu" for this host until then;'
-        " deploys/prepare.py makes it ready for its GPUs already."
+        f"its release is planned for {backend}, which on {where} can be built in containers alone: set runtime ="
+        f' "docker" for this host, or backend = "{instead}".'
     ]
 
 
@@ -89,7 +93,17 @@ def lacking(places: Iterable[tuple[str, int, int, str]]) -> list[str]:
 
 def tools(plan: HostPlan) -> tuple[str, ...]:
     """The Debian packages that a host needs to build its release."""
-    return TOOLS + (WEB_TOOLS if _with_web_ui(plan) else ())
+    return TOOLS + (WEB_TOOLS if _with_web_ui(plan) else ()) + (_vulkan_tools(plan) if plan.profile.backend == "vulkan" else ())
+
+
+def _buildable(plan: HostPlan) -> tuple[str, ...]:
+    """The backends that the host itself can build for; whether CUDA's toolkit is to be had is the matter of the role `nvidia`."""
+    return ("cpu", "cuda", "vulkan") if _vulkan_tools(plan) else ("cpu", "cuda")
+
+
+def _vulkan_tools(plan: HostPlan) -> tuple[str, ...]:
+    known = load().distributions.get(plan.profile.system)
+    return known.graphics.vulkan_build if known else ()
 
 
 def _with_web_ui(plan: HostPlan) -> bool:
