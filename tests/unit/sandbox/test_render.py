@@ -9,7 +9,7 @@ import pytest
 
 from roles.sandbox.apt import Mirrors, guest_sources
 from roles.sandbox.inputs import MIRROR, MODEL, SOURCES
-from roles.sandbox.layout import lay_out
+from roles.sandbox.layout import BASE_INSIDE, COMPILER_CACHE_INSIDE, lay_out
 from roles.sandbox.render import TEMPLATES, nspawn_command, render
 from roles.sandbox.seen import HIERARCHIES, Running, look
 from roles.sandbox.settings import Settings
@@ -35,6 +35,9 @@ VALUES: dict[str, Any] = {
     "groups": [f"/sys/fs/cgroup/unified/{W1.name}"],
     "cables": [W1.interface],
     "patience": 40,
+    "compiler_cache": COMPILER_CACHE_INSIDE,
+    "base": BASE_INSIDE,
+    "image": "registry.lan:5000/debian@sha256:0123",
     "booted_with_systemd": False,
 }
 SCRIPTS = sorted(path.name for path in TEMPLATES.glob("*.sh.j2"))
