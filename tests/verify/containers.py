@@ -12,6 +12,8 @@ REPOSITORY = "gpuquilt/llama.cpp"
 
 REVISION = "org.opencontainers.image.revision"
 """The label that names the commit."""
+RELEASE = "gpuquilt.release"
+"""The label that all images of ours have, and so all containers of them."""
 
 
 def image_command(name: str) -> str:
@@ -36,13 +38,11 @@ def image(text: str) -> Image:
     return Image(found[0]["Id"], found[0]["Config"].get("Labels") or {}) if found else Image()
 
 
-CONTAINERS_COMMAND = f"""
-command -v docker >/dev/null || exit 0
-echo "[$(docker image ls --no-trunc --format '"{{{{.ID}}}}"' {REPOSITORY} | paste -s -d ,)]"
+CONTAINERS_COMMAND = """
 containers=$(docker ps --all --quiet --no-trunc)
 [ -z "$containers" ] || docker inspect $containers
 """
-"""Shows all containers of a host, and which images are ours; see `containers`."""
+"""Shows all containers of a host; see `containers`."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Container:
     """A container, whether it runs or not.
 
     :param image: as `Image.id`
-    :param ours: it is called like one of ours, or runs an image of ours
+    :param ours: it is called like one of ours, or is one of an image of ours
     :param devices: what `docker run --device` was told
     """
 
@@ -61,19 +61,17 @@ class Container:
 
 
 def containers(text: str) -> list[Container]:
-    """Read the answer to `CONTAINERS_COMMAND`; a host without Docker answers nothing."""
-    images, _, rest = text.partition("\n")
-    ours = set(json.loads(images or "[]"))
-    return [_container(found, ours) for found in json.loads(rest.strip() or "[]")]
+    """Read the answer to `CONTAINERS_COMMAND`."""
+    return [_container(found) for found in json.loads(text or "[]")]
 
 
-def _container(found: Mapping[str, Any], images: set[str]) -> Container:
+def _container(found: Mapping[str, Any]) -> Container:
     name = found["Name"].removeprefix("/")
     settings = found["HostConfig"]
     return Container(
         name=name,
         image=found["Image"],
-        ours=name.startswith("gpuquilt-") or found["Image"] in images or REPOSITORY in found["Config"]["Image"],
+        ours=name.startswith("gpuquilt-") or RELEASE in (found["Config"]["Labels"] or {}),
         devices=(
             *(device["PathOnHost"] for device in settings["Devices"] or []),
             *(word for request in settings["DeviceRequests"] or [] for word in _requested(request)),
@@ -89,7 +87,7 @@ def _requested(request: Mapping[str, Any]) -> list[str]:
 def confinement_command(pid: int) -> str:
     """Shows what the kernel lets a process do; see `gaps`."""
     return f"""
-sed -n 's/:/=/p' /proc/{pid}/status
+sed -n '/^\\(Uid\\|Cap\\|NoNewPrivs\\)/s/:/=/p' /proc/{pid}/status
 awk '$5 == "/" {{ sub(",.*", "", $6); print "Root=" $6 }}' /proc/{pid}/mountinfo
 [ "$(readlink /proc/{pid}/ns/net)" != "$(readlink /proc/1/ns/net)" ] || echo HostNetwork=
 """
