@@ -52,12 +52,14 @@ class Container:
     :param image: as `Image.id`
     :param ours: it is called like one of ours, or is one of an image of ours
     :param devices: what `docker run --device` was told
+    :param writable: what it can change of the host
     """
 
     name: str
     image: str
     ours: bool
     devices: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
 
 
 def containers(text: str) -> list[Container]:
@@ -76,6 +78,7 @@ def _container(found: Mapping[str, Any]) -> Container:
             *(device["PathOnHost"] for device in settings["Devices"] or []),
             *(word for request in settings["DeviceRequests"] or [] for word in _requested(request)),
         ),
+        writable=tuple(mount["Source"] for mount in found["Mounts"] if mount["RW"]),
     )
 
 

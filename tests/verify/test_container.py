@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from roles.base.machine import HOME
 from tests.verify import containers
 from tests.verify.cluster import Cluster, Service, Subject
 from tests.verify.containers import REPOSITORY, REVISION, Container, Image
@@ -49,6 +50,14 @@ def test_container_has_the_planned_devices_alone(contained: Service) -> None:
     assert sorted(devices) == sorted(planned), (
         f"{contained.subject}: the container of {contained.unit} has the devices {', '.join(devices) or 'none'}, and should have"
         f" {', '.join(planned) or 'none'}; see `systemctl cat {contained.unit}` there, and run deploys/cluster.py."
+    )
+
+
+def test_container_can_change_nothing_of_the_host_but_the_cache(contained: Service) -> None:
+    writable = _container(contained).writable
+    assert set(writable) <= {HOME}, (
+        f"{contained.subject}: the container of {contained.unit} can change {', '.join(writable)}, and needs {HOME} alone;"
+        f" see `systemctl cat {contained.unit}` there for a drop-in, and run deploys/cluster.py."
     )
 
 

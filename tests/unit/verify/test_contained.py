@@ -130,6 +130,11 @@ def test_it_is_green_where_all_is_as_planned() -> None:
             ("has the devices none", "should have /dev/dri, /dev/kfd"),
         ),
         (
+            {"docker_ps": json.dumps([container(Mounts=[{"Source": "/etc", "RW": True}, {"Source": "/srv", "RW": False}])])},
+            "test_container_can_change_nothing_of_the_host_but_the_cache",
+            ("can change /etc, and needs /var/cache/llama.cpp alone",),
+        ),
+        (
             {"docker_ps": json.dumps([*CONTAINERS, container(Name="/left-over")])},
             "test_no_other_container_of_ours_is_there",
             ("left-over",),
