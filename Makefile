@@ -41,7 +41,7 @@ help:
 	@echo "make sandbox-down        remove them again (root)"
 	@echo "make sandbox-mixed       four more, of different kinds: processors, Vulkan, a container, a head (root)"
 	@echo "make sandbox-mixed-down  remove those again (root)"
-	@echo "make test                everything that is tested in an hour; the sandbox stays up, sandbox-down removes it (root)"
+	@echo "make test                everything that is tested in an hour; both sandboxes stay up (root)"
 	@echo "make test-unit           what needs no machine, in a minute or two"
 	@echo "make test-long           what takes longer than its share of an hour (root)"
 	@echo "make lint                style and types"
