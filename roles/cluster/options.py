@@ -51,8 +51,9 @@ class Profile:
         The end is a hash of everything that goes in.
         """
         everything = [self.system, self.cpu_level, self.backend, self.targets, dict(self.options)]
-        if self.image:
-            everything += [self.toolkit, self.architectures, self.image]
+        beside = [self.toolkit, self.architectures, self.image, self.runtime_image, self.recipe]
+        if any(beside):
+            everything += beside
         kinds = [
             kind for kind, targets in (("worker", WORKER_TARGETS), ("head", HEAD_TARGETS)) if set(targets) <= set(self.targets)
         ]
