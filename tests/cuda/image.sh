@@ -23,5 +23,5 @@ debian() { # NAME PACKAGES HOOK
         trixie "$folder/$name.tar" "$mirror"
 }
 debian build nvidia-cuda-toolkit,g++-13,ca-certificates \
-    'cp --dereference "$1"/usr/lib/x86_64-linux-gnu/libcuda.so.1 '"'$folder/libcuda.so.1'" "$@"
+    "chroot \"\$1\" cat /usr/lib/x86_64-linux-gnu/libcuda.so.1 >'$folder/libcuda.so.1'" "$@"
 debian runtime libcudart12,libcublas12,ca-certificates true "$@"
