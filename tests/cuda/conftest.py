@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from tests.sandbox.fresh import Fresh, fresh
 from tests.verify.cluster import Connections, look
 
 CACHE = Path("/var/cache/gpuquilt-cuda")
+COMPILED = CACHE / "ccache.tar"
+"""What the compilers of the last run have made: with it the next one takes minutes, unless llama.cpp or its options change."""
 RECIPE = Path(__file__).with_name("image.sh")
 SECONDS_TO_MAKE = 20 * 60
 SECONDS_TO_BUILD = 90 * 60
@@ -57,6 +60,22 @@ devices:
     mounts: [{{hostPath: {LIBRARY}, containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.1, options: [ro, nosuid, nodev, bind]}}]
 """
 """What NVIDIA's container toolkit writes, but for the GPU's own files."""
+
+
+COMPILED_IMAGE = "gpuquilt/ccache:1"
+CACHE_OF_BUILDS = "--mount=type=cache,id=gpuquilt-ccache,target=/ccache"
+"""As in templates/dockerfiles/common.j2."""
+FILL = f"""
+FROM {BUILD_IMAGE}
+RUN --mount=type=bind,from={COMPILED_IMAGE},target=/kept {CACHE_OF_BUILDS} cp -a /kept/. /ccache/
+"""
+EMPTY = f"""
+FROM {BUILD_IMAGE} AS copied
+ARG WHEN
+RUN {CACHE_OF_BUILDS} cp -a /ccache /copied
+FROM scratch
+COPY --from=copied /copied /
+"""
 
 
 @dataclass(frozen=True)
@@ -116,7 +135,25 @@ def there() -> Iterator[Fresh]:
         send(machine, images / "build.tar", f"docker import - {BUILD_IMAGE}")
         send(machine, images / "runtime.tar", f"docker import - {RUNTIME_IMAGE}")
         send(machine, images / "libcuda.so.1", f"cat >{LIBRARY}")
-        yield found
+        with compiler_cache(machine):
+            yield found
+
+
+@contextmanager
+def compiler_cache(machine: Machine) -> Iterator[None]:
+    """The builds of a machine find what those of the last machine have compiled."""
+    if COMPILED.exists():
+        send(machine, COMPILED, f"docker import - {COMPILED_IMAGE}")
+        machine.out(f"echo '{FILL}' | docker build --quiet -", timeout=300)
+    try:
+        yield
+    finally:
+        partial = COMPILED.with_suffix(".partial")
+        # Docker knows a step by its variables: another time is another step, which it has to do.
+        build = f"docker build --quiet --build-arg WHEN={time.time()} --output type=tar,dest=- -"
+        with partial.open("wb") as content:
+            subprocess.run(ssh(machine, f"echo '{EMPTY}' | {build}"), stdout=content, check=True, timeout=600)
+        partial.rename(COMPILED)
 
 
 def lab(there: Fresh, folder: Path, card: Card) -> Lab:
@@ -132,6 +169,11 @@ def lab(there: Fresh, folder: Path, card: Card) -> Lab:
 
 def send(machine: Machine, file: Path, command: str) -> None:
     """Run a command that reads a file of this computer."""
-    options = ["-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={machine.known_hosts}", "-i", machine.key]
     with file.open("rb") as content:
-        subprocess.run(["ssh", *options, f"root@{machine.address}", command], stdin=content, check=True, timeout=600)
+        subprocess.run(ssh(machine, command), stdin=content, check=True, timeout=600)
+
+
+def ssh(machine: Machine, command: str) -> list[str]:
+    """The words that run a command there, which may read or write more than text."""
+    options = ["-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={machine.known_hosts}", "-i", machine.key]
+    return ["ssh", *options, f"root@{machine.address}", command]
