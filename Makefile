@@ -33,7 +33,7 @@ TOOLS := git=git curl=curl zstd=zstd nft=nftables ip=iproute2 ssh-keygen=openssh
 # What tests/vm runs beside those.
 VM_TOOLS := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs setpriv=util-linux losetup=mount
 
-.PHONY: help setup sandbox sandbox-down sandbox-mixed sandbox-mixed-down test test-unit test-long lint docs clean root tools vm-tools
+.PHONY: help setup sandbox sandbox-down sandbox-mixed sandbox-mixed-down test test-unit test-long test-cuda lint docs clean root tools vm-tools
 
 help:
 	@echo "make setup               the virtual environment $(VENV) with all packages"
@@ -44,6 +44,7 @@ help:
 	@echo "make test                everything that is tested in an hour; both sandboxes stay up (root)"
 	@echo "make test-unit           what needs no machine, in a minute or two"
 	@echo "make test-long           what takes longer than its share of an hour (root)"
+	@echo "make test-cuda           images for NVIDIA's GPUs, really built where there is none: an hour and 20 GB of disk (root)"
 	@echo "make lint                style and types"
 	@echo "make docs                write the generated parts of README.md anew"
 	@echo "make clean               remove the virtual environment and what tools have left here"
@@ -124,6 +125,10 @@ test-unit: $(READY) tools
 
 test-long: root $(READY) tools
 	@$(RUN)/pytest tests/unit tests/sandbox -m long
+
+test-cuda: TOOLS += mmdebstrap=mmdebstrap
+test-cuda: root $(READY) tools
+	@$(RUN)/pytest tests/cuda
 
 lint: $(READY)
 	@echo "==> Style and types"
