@@ -88,7 +88,7 @@ def _limits(plan: HostPlan, user: Identity) -> list[str]:
 def _sees(variables: Iterable[str], folders: Iterable[str]) -> list[str]:
     """The files and variables of a container that are not the image's."""
     words = ["--tmpfs", "/tmp", "--mount", _mount(HOME), "--workdir", HOME]
-    words += [word for folder in sorted(set(folders)) for word in ("--mount", _mount(folder, "readonly"))]
+    words += [word for folder in sorted({*folders} - {HOME}) for word in ("--mount", _mount(folder, "readonly"))]
     words += ["--env", f"HOME={HOME}", "--env", f"LLAMA_CACHE={HOME}"]
     # Without values, which `ps` would show to everybody: Docker's client takes them from the unit's own.
     words += [word for name in (MARK, *sorted(variables)) for word in ("--env", name)]

@@ -1,6 +1,7 @@
 """What a host shows of its services: the real command, and its parser."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -137,6 +138,21 @@ def test_the_command_reads_release_unit_file_and_process(folder: Path) -> None:
     assert (service.active, service.enabled, service.ours, service.mark) == (True, True, True, "feed")
     assert service.program == program
     assert len(service.file_digest) == 64
+
+
+def test_the_command_reads_the_process_of_a_container(folder: Path) -> None:
+    client = shutil.copy("/usr/bin/sleep", folder / "docker")
+    environment = {"GPUQUILT_STATE": "feed", "PATH": os.environ["PATH"]}
+    with subprocess.Popen([client, "60"]) as main, subprocess.Popen(["sleep", "60"], env=environment) as process:
+        docker = folder / "programs/docker"
+        docker.write_text(f"#!/bin/sh\necho {process.pid}\n")
+        docker.chmod(0o755)
+        (folder / "services" / LLAMA_SERVER).write_text(f"MainPID={main.pid}\n")
+        service = show(folder).services[LLAMA_SERVER]
+        program = str(Path(f"/proc/{process.pid}/exe").readlink())
+        main.kill()
+        process.kill()
+    assert (service.mark, service.program) == ("feed", program)
 
 
 def test_a_unit_that_the_user_wrote_is_not_ours(folder: Path) -> None:

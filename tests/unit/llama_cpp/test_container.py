@@ -75,7 +75,8 @@ def test_folders_are_there_once_and_for_reading() -> None:
     *_, first, second = values("--mount", folders=["/srv/b", '/srv/a, "b"', "/srv/b"])
     assert next(csv.reader([first])) == ["type=bind", 'source=/srv/a, "b"', 'target=/srv/a, "b"', "readonly"]
     assert second == "type=bind,source=/srv/b,target=/srv/b,readonly"
-    assert values("--mount") == ["type=bind,source=/var/cache/llama.cpp,target=/var/cache/llama.cpp"]
+    home = ["type=bind,source=/var/cache/llama.cpp,target=/var/cache/llama.cpp"]
+    assert values("--mount") == values("--mount", folders=["/var/cache/llama.cpp"]) == home
 
 
 @pytest.mark.parametrize(
