@@ -16,7 +16,7 @@ from roles.cluster.state import CURRENT, RELEASES
 from roles.gpus.catalog import load
 
 SOURCE = "https://github.com/ggml-org/llama.cpp"
-USER_ID = 64050
+USER_ID = 10001
 """Of the image's own user; a unit of ours runs its container as the host's."""
 LABEL = "gpuquilt."
 """What the names of our own labels begin with."""

@@ -25,7 +25,7 @@ NEWER = "2" * 40
 NETWORK = "192.0.2.0/24"
 TODAY = date(2026, 12, 1)
 NO_DRIVERS = Drivers()
-CPU = ComputePlan("cpu", None, "ubuntu:24.04", "ubuntu:24.04")
+CPU = ComputePlan("cpu", None, "debian:13", "debian:13")
 
 # What lspci prints of one card each.
 PASCAL = "01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GP102 [GeForce GTX 1080 Ti] [10de:1b06] (rev a1)"

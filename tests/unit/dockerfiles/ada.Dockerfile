@@ -95,11 +95,11 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
     libgomp1 \
  && rm -rf /var/lib/apt/lists/*
-RUN groupadd --gid 64050 llama \
- && useradd --uid 64050 --gid 64050 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cuda13.0-89-worker-d53a8e
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cuda13.0-89-worker-d53a8e /opt/llama.cpp/current
-USER 64050:64050
+RUN groupadd --gid 10001 llama \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cuda13.0-89-worker-215205
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cuda13.0-89-worker-215205 /opt/llama.cpp/current
+USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
 LABEL \
@@ -107,7 +107,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-cuda13.0-89-worker-d53a8e" \
+    gpuquilt.release="222222222222-docker-v3-cuda13.0-89-worker-215205" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="cuda" \
     gpuquilt.toolkit="13.0" \

@@ -97,11 +97,11 @@ RUN apt-get update \
     libze-intel-gpu1 \
     libze1 \
  && rm -rf /var/lib/apt/lists/*
-RUN groupadd --gid 64050 llama \
- && useradd --uid 64050 --gid 64050 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-sycl-worker-dbb069
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-sycl-worker-dbb069 /opt/llama.cpp/current
-USER 64050:64050
+RUN groupadd --gid 10001 llama \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-sycl-worker-f09606
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-sycl-worker-f09606 /opt/llama.cpp/current
+USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
 LABEL \
@@ -109,7 +109,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-sycl-worker-dbb069" \
+    gpuquilt.release="222222222222-docker-v3-sycl-worker-f09606" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="sycl" \
     gpuquilt.options="BUILD_SHARED_LIBS=ON CMAKE_BUILD_TYPE=Release CMAKE_CXX_COMPILER=icpx CMAKE_C_COMPILER=icx GGML_AVX=ON GGML_AVX2=ON GGML_BMI2=ON GGML_F16C=ON GGML_FMA=ON GGML_NATIVE=OFF GGML_RPC=ON GGML_RPC_RDMA=OFF GGML_SSE42=ON GGML_SYCL=ON GGML_SYCL_F16=ON LLAMA_BUILD_EXAMPLES=OFF LLAMA_BUILD_TESTS=OFF LLAMA_BUILD_UI=OFF LLAMA_CURL=OFF LLAMA_OPENSSL=OFF LLAMA_USE_PREBUILT_UI=OFF"

@@ -95,11 +95,11 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
     libgomp1 \
  && rm -rf /var/lib/apt/lists/*
-RUN groupadd --gid 64050 llama \
- && useradd --uid 64050 --gid 64050 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-ae1bc8
-RUN ln -s /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-ae1bc8 /opt/llama.cpp/current
-USER 64050:64050
+RUN groupadd --gid 10001 llama \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
+COPY --from=build /release /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-2bdcaa
+RUN ln -s /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-2bdcaa /opt/llama.cpp/current
+USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
 LABEL \
@@ -107,7 +107,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="0c1e57098bba" \
     org.opencontainers.image.revision="0c1e57098bba43ac29e6e3b677cdceebdd22334f" \
-    gpuquilt.release="0c1e57098bba-docker-v3-cuda12.9-61-worker-ae1bc8" \
+    gpuquilt.release="0c1e57098bba-docker-v3-cuda12.9-61-worker-2bdcaa" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="cuda" \
     gpuquilt.toolkit="12.9" \
