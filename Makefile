@@ -14,6 +14,10 @@ SANDBOX_DATA = --data sandbox_state=$(SANDBOX_STATE) $(SANDBOX)
 ifneq (,$(findstring sandbox_state,$(SANDBOX)))
 $(error the folder of the sandbox is named by SANDBOX_STATE=/a/folder, and not within SANDBOX)
 endif
+# The sandbox of inventories/mixed.py, beside that one.
+MIXED_DATA = --data sandbox_prefix=gqm --data sandbox_subnet=198.18.86.0/24 --data sandbox_state=/var/lib/gpuquilt-sandbox-mixed \
+	--data 'sandbox_machines=[{"name": "cpu", "suite": "bookworm", "octet": 11}, {"name": "vulkan", "octet": 12}, \
+	{"name": "docker", "octet": 13}, {"name": "head", "octet": 10}]' $(SANDBOX)
 LINTED := roles tests deploys inventories config.py
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -29,18 +33,21 @@ TOOLS := git=git curl=curl zstd=zstd nft=nftables ip=iproute2 ssh-keygen=openssh
 # What tests/vm runs beside those.
 VM_TOOLS := qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mkfs.ext4=e2fsprogs setpriv=util-linux losetup=mount
 
-.PHONY: help setup sandbox sandbox-down test test-unit test-long lint docs clean root tools vm-tools
+.PHONY: help setup sandbox sandbox-down sandbox-mixed sandbox-mixed-down test test-unit test-long test-cuda lint docs clean root tools vm-tools
 
 help:
-	@echo "make setup         the virtual environment $(VENV) with all packages"
-	@echo "make sandbox       three machines on this computer, made into one endpoint, and a question to it (root)"
-	@echo "make sandbox-down  remove them again (root)"
-	@echo "make test          everything that is tested in an hour; the sandbox stays up, sandbox-down removes it (root)"
-	@echo "make test-unit     what needs no machine, in a minute or two"
-	@echo "make test-long     what takes longer than its share of an hour (root)"
-	@echo "make lint          style and types"
-	@echo "make docs          write the generated parts of README.md anew"
-	@echo "make clean         remove the virtual environment and what tools have left here"
+	@echo "make setup               the virtual environment $(VENV) with all packages"
+	@echo "make sandbox             three machines on this computer, made into one endpoint, and a question to it (root)"
+	@echo "make sandbox-down        remove them again (root)"
+	@echo "make sandbox-mixed       four more, of different kinds: processors, Vulkan, a container, a head (root)"
+	@echo "make sandbox-mixed-down  remove those again (root)"
+	@echo "make test                everything that is tested in an hour; both sandboxes stay up (root)"
+	@echo "make test-unit           what needs no machine, in a minute or two"
+	@echo "make test-long           what takes longer than its share of an hour (root)"
+	@echo "make test-cuda           images for NVIDIA's GPUs, really built where there is none: an hour and 20 GB of disk (root)"
+	@echo "make lint                style and types"
+	@echo "make docs                write the generated parts of README.md anew"
+	@echo "make clean               remove the virtual environment and what tools have left here"
 
 setup: $(READY)
 
@@ -91,6 +98,21 @@ sandbox: root $(READY)
 sandbox-down: root $(READY)
 	@$(RUN)/pyinfra -y @local deploys/sandbox_down.py $(SANDBOX_DATA)
 
+sandbox-mixed: root $(READY)
+	@echo "==> 1 of 5: four machines on this computer"
+	@$(RUN)/pyinfra -y @local deploys/sandbox.py $(MIXED_DATA)
+	@echo "==> 2 of 5: what they need, Docker for one"
+	@$(RUN)/pyinfra -y inventories/mixed.py deploys/prepare.py
+	@echo "==> 3 of 5: the image that its container is built from"
+	@$(RUN)/pyinfra -y inventories/mixed.py deploys/sandbox_image.py
+	@echo "==> 4 of 5: one endpoint out of them (the first time llama.cpp is compiled: about 10 minutes on 2 cores)"
+	@$(RUN)/pyinfra -y inventories/mixed.py deploys/cluster.py
+	@echo "==> 5 of 5: a question to the model"
+	@$(RUN)/python -m roles.sandbox.ask inventories/mixed.py sandbox-mixed
+
+sandbox-mixed-down: root $(READY)
+	@$(RUN)/pyinfra -y @local deploys/sandbox_down.py $(MIXED_DATA)
+
 test: root lint test-unit vm-tools
 	@echo "==> Tests on a real kernel"
 	@$(RUN)/pytest tests/vm
@@ -103,6 +125,10 @@ test-unit: $(READY) tools
 
 test-long: root $(READY) tools
 	@$(RUN)/pytest tests/unit tests/sandbox -m long
+
+test-cuda: TOOLS += mmdebstrap=mmdebstrap
+test-cuda: root $(READY) tools
+	@$(RUN)/pytest tests/cuda
 
 lint: $(READY)
 	@echo "==> Style and types"

@@ -20,9 +20,10 @@ workers = [
         },
     ),
     # A laptop with an RTX 4080 Mobile. Its user logs in and uses sudo, which must not ask for a password.
-    ("laptop", {"ssh_hostname": "192.168.1.22", "ssh_user": "me", "_sudo": True}),
+    # `runtime` puts its worker into a container, with all that it is built with and needs; the other hosts run it natively.
+    ("laptop", {"ssh_hostname": "192.168.1.22", "ssh_user": "me", "_sudo": True, "runtime": "docker"}),
     # If the laptop is the computer in front of you, take this line in place of the one above: no SSH is needed.
-    # ("@local", {"_sudo": True}),
+    # ("@local", {"_sudo": True, "runtime": "docker"}),
 ]
 
 # The head runs llama-server, the endpoint that everybody talks to. It needs no GPU, and may be a worker as well.
@@ -36,9 +37,6 @@ all = (
         "network": "192.168.1.0/24",
         # The llama.cpp commit that every host runs, in full. Upgrade: change this line and run again.
         "commit": "0c1e57098bba43ac29e6e3b677cdceebdd22334f",
-        # Builds for GPUs come later: until then every worker computes with its processors. When you take this line out,
-        # `deploys/preflight.py` shows what is planned for the GPUs, and `deploys/prepare.py` makes their drivers ready.
-        "backend": "cpu",
         # A new driver and a card that is passed through need a reboot: "when-owed" lets a run do it, one host at a time.
         "reboot": "never",
         # The model, which the head downloads; a path on the head, such as "/data/model.gguf", is used where it lies.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from roles.cluster.passthrough import VFIO, Passthrough
 from roles.cluster.remarks import Remarks
-from roles.cluster.settings import Settings
+from roles.cluster.settings import Runtime, Settings
 from roles.gpus.catalog import Backend, Catalog
 from roles.gpus.gpu import Gpu, declared
 from roles.gpus.link import Verdict
@@ -60,6 +60,19 @@ def lent(seen: Iterable[Gpu], settings: Settings) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in seen if gpu.driver == VFIO or gpu.address in settings.passthrough)
 
 
+def devices(selection: Selection) -> tuple[str, ...]:
+    """What a container needs to compute with the GPUs, as `docker run --device` names it.
+
+    Source: docs.docker.com (CDI, which brings the driver's libraries and /dev/dri of NVIDIA's GPUs, too), rocm.docs.amd.com.
+    """
+    vendors = {gpu.vendor for gpu in selection.gpus}
+    return (
+        *(["nvidia.com/gpu=all"] if "nvidia" in vendors else []),
+        *(["/dev/kfd"] if selection.backend == "hip" else []),
+        *(["/dev/dri"] if vendors - {"nvidia"} else []),
+    )
+
+
 def title(gpu: Gpu) -> str:
     """A GPU in a sentence: its address and its name, as far as they are known."""
     name = gpu.name or f"{gpu.generation or gpu.vendor} GPU"
@@ -97,7 +110,7 @@ def select(
     dead = [gpu for gpu in own if gpu.link and gpu.link.verdict == Verdict.UNREACHABLE]
     able, unable = _known([gpu for gpu in own if gpu not in dead], catalog, remarks if works else Remarks())
     left_out += [LeftOut(gpu, UNREACHABLE) for gpu in dead] + unable
-    native, compromise = _native(able, system, catalog) if works else (CPU, "")
+    native, compromise = _native(able, settings.runtime, system, catalog) if works else (CPU, "")
     backend = native if settings.backend == "auto" else settings.backend
     if settings.backend != "auto":
         remarks.override("backend", settings.backend, native)
@@ -105,7 +118,10 @@ def select(
         remarks.choices.append(compromise)
     gpus = _computing(able, backend, settings, catalog)
     left_out += [LeftOut(gpu, _why_not(gpu, backend, works)) for gpu in able if gpu not in gpus]
-    if backend != CPU and not gpus and not dead:
+    software = backend == "vulkan" and settings.vulkan_software
+    if settings.vulkan_software and gpus:
+        remarks.warnings.append(f"vulkan_software = True has no effect: {titles(gpus)} computes here, so leave it out.")
+    if backend != CPU and not gpus and not dead and not software:
         remarks.refusals.append(_nothing_for(backend, [*able, *(out.gpu for out in unable)]))
     elif works and settings.backend == "auto" and not gpus:
         remarks.refusals += _nothing_but(unable)
@@ -242,9 +258,10 @@ def _all_away(left_out: Iterable[LeftOut]) -> list[str]:
 
 def _nothing_for(backend: Backend, gpus: Sequence[Gpu]) -> str:
     has = titles(gpus) or "no GPU of its own"
+    software = ", or set `vulkan_software = True` to let the processors compute by Mesa's llvmpipe" if backend == "vulkan" else ""
     return (
         f"backend = {backend!r} has nothing to compute with here (it has {has}): correct `backend`, or leave it out and let the"
-        " GPUs decide."
+        f" GPUs decide{software}."
     )
 
 
@@ -268,7 +285,7 @@ def can(gpu: Gpu, backend: Backend, catalog: Catalog) -> bool:
     return backend == "vulkan"
 
 
-def _native(able: Sequence[Gpu], system: str, catalog: Catalog) -> tuple[Backend, str]:
+def _native(able: Sequence[Gpu], runtime: Runtime, system: str, catalog: Catalog) -> tuple[Backend, str]:
     """The backend that is made for the GPUs; ``cpu`` where there is no GPU with memory of its own.
 
     :return: the backend, and in words why it is Vulkan in place of a better one, empty where it is not
@@ -278,7 +295,9 @@ def _native(able: Sequence[Gpu], system: str, catalog: Catalog) -> tuple[Backend
         if not mine:
             continue
         known = catalog.distributions.get(system)
-        if backend != "cuda" and (known is None or backend not in known.backends):
+        has_packages = backend == "cuda" or (known is not None and backend in known.backends)
+        # A container brings them.
+        if runtime == "native" and not has_packages:
             return "vulkan", f"vulkan in place of {backend}, for which {known.title if known else system} has no packages"
         strange = [gpu for gpu in mine if not can(gpu, backend, catalog)]
         if strange:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from roles.cluster.backend import Selection, title
 from roles.cluster.driver import Driver
 from roles.cluster.remarks import Remarks
+from roles.cluster.settings import Runtime
 from roles.gpus.catalog import Catalog, Distribution
 from roles.gpus.driver import Drivers
 
@@ -18,9 +19,12 @@ PROXMOX = "-pve"
 """How the releases of Proxmox VE's kernels end."""
 
 
-def plan_graphics(selection: Selection, kernel: str, system: str, catalog: Catalog, remarks: Remarks) -> tuple[str, ...]:
-    """The packages for Intel's and AMD's GPUs.
+def plan_graphics(
+    selection: Selection, runtime: Runtime, kernel: str, system: str, catalog: Catalog, remarks: Remarks
+) -> tuple[str, ...]:
+    """The packages for Intel's and AMD's GPUs, and for Vulkan without any GPU.
 
+    :param runtime: what runs here; a container brings Vulkan with it
     :param kernel: release of the running kernel
     :param system: distribution and release, e.g. debian13
     """
@@ -32,9 +36,10 @@ def plan_graphics(selection: Selection, kernel: str, system: str, catalog: Catal
         for gpu in gpus
         if gpu.address and not gpu.driver
     ]
-    if known is None or not vendors:
+    if known is None:
         return ()
-    vulkan = known.graphics.vulkan if selection.backend == "vulkan" else ()
+    mesa = bool(vendors) or not selection.gpus
+    vulkan = known.graphics.vulkan if selection.backend == "vulkan" and runtime == "native" and mesa else ()
     if kernel.endswith(PROXMOX):
         # Proxmox VE has firmware of its own, and depends on that: Debian's packages would remove all of it.
         if vulkan:

@@ -17,7 +17,7 @@ HEAD_TARGETS = ("llama-server", "llama-bench", "llama-fit-params")
 class Profile:
     """Names one build: hosts with the same profile share it.
 
-    :param system: distribution and release, e.g. debian13
+    :param system: distribution and release, e.g. debian13; docker where the images decide, and not the host
     :param cpu_level: v2 or v3 (x86-64)
     :param targets: what is built
     :param options: CMake options, name → value
@@ -51,8 +51,9 @@ class Profile:
         The end is a hash of everything that goes in.
         """
         everything = [self.system, self.cpu_level, self.backend, self.targets, dict(self.options)]
-        if self.image:
-            everything += [self.toolkit, self.architectures, self.image]
+        beside = [self.toolkit, self.architectures, self.image, self.runtime_image, self.recipe]
+        if any(beside):
+            everything += beside
         kinds = [
             kind for kind, targets in (("worker", WORKER_TARGETS), ("head", HEAD_TARGETS)) if set(targets) <= set(self.targets)
         ]

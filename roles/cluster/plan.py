@@ -12,7 +12,8 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from roles.base.machine import HOME, USER, Machine
-from roles.cluster.backend import Lender, lent
+from roles.cluster.backend import Lender, devices, lent
+from roles.cluster.dockerfile import with_recipe
 from roles.cluster.endpoints import resolve
 from roles.cluster.hypervisors import HYPERVISORS
 from roles.cluster.hypervisors import problems as hypervisor_problems
@@ -58,6 +59,11 @@ class Host:
     def serves(self) -> bool:
         """Whether it is to run a release: a worker or a head."""
         return bool(SERVING & self.groups)
+
+    @property
+    def in_container(self) -> bool:
+        """Whether it is to run its release in a container."""
+        return self.settings.runtime == "docker"
 
     @property
     def system(self) -> str:
@@ -150,7 +156,7 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog, needed: Sequence
     commits = {host.settings.commit for host in serving}
     commit = commits.pop() if len(commits) == 1 else ""
     planned = [host for host in serving if commit and host.name in compute and host.name in addresses and not unfit[host.name]]
-    profiles = {host.name: _profile(host, compute[host.name], provisions[host.name]) for host in planned}
+    profiles = {host.name: _profile(host, compute[host.name], provisions[host.name], catalog) for host in planned}
     builders = _builders(planned, profiles)
     machines = {name: found.machine for name, found in provisions.items()}
     return Plan(
@@ -170,6 +176,9 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog, needed: Sequence
                 builder=builders[host.name],
                 endpoints=endpoints.get(host.name, ()),
                 clients=_clients(host, addresses, endpoints),
+                runtime=host.settings.runtime,
+                devices=devices(provisions[host.name].selection) if host.in_container else (),
+                container_memory=host.settings.container_memory if host.in_container else None,
             )
             for host in planned
         },
@@ -338,7 +347,7 @@ def _endpoints(hosts: list[Host], addresses: Mapping[str, IPv4Address]) -> tuple
 
 def _provision(host: Host, today: date, catalog: Catalog, lender: Lender | None = None) -> Provision:
     # On a hypervisor that is nothing else nothing computes, whatever the inventory says for all hosts.
-    settings = host.settings if host.serves else host.settings.model_copy(update={"backend": "auto"})
+    settings = host.settings if host.serves else host.settings.model_copy(update={"backend": "auto", "runtime": "native"})
     works = WORKERS in host.groups
     return provision(host.gpus, host.devices, host.drivers, settings, works, host.system, today, catalog, lender)
 
@@ -378,22 +387,26 @@ def _unlike_graphs(provisions: Mapping[str, Provision], compute: Mapping[str, Co
     return [f"inventory: CUDA graphs are on for {on}, and off for {off}: set `cuda_graphs = False` to have them alike."]
 
 
-def _profile(host: Host, compute: ComputePlan, found: Provision) -> Profile:
+def _profile(host: Host, compute: ComputePlan, found: Provision, catalog: Catalog) -> Profile:
     targets = (WORKER_TARGETS if WORKERS in host.groups else ()) + (HEAD_TARGETS if HEADS in host.groups else ())
     level, backend, architectures = host.cpu_level, compute.backend, compute.architectures
-    options = cmake_options(host.settings.web_ui, level, backend, architectures)
+    options = cmake_options(host.settings.web_ui and HEADS in host.groups, level, backend, architectures)
+    offer = None if host.in_container else catalog.toolkit_offer(host.system, compute.toolkit)
+    options |= offer.cmake_options if offer else {}
     for name, value in host.settings.cmake_options.items():
         found.remarks.override(f"cmake_options: {name}", value, options.get(name))
-    return Profile(
-        system=host.system,
+    profile = Profile(
+        system="docker" if host.in_container else host.system,
         cpu_level=level,
         backend=backend,
         targets=targets,
         options=options | host.settings.cmake_options,
         toolkit=compute.toolkit or "",
         architectures=architectures,
-        image="" if backend == "cpu" else compute.build_image,
+        image=compute.build_image if host.in_container else "",
+        runtime_image=compute.runtime_image if host.in_container else "",
     )
+    return with_recipe(profile) if host.in_container else profile
 
 
 def _builders(hosts: list[Host], profiles: Mapping[str, Profile]) -> dict[str, str]:

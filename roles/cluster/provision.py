@@ -67,6 +67,7 @@ class Provision:
     passing: Passthrough
     graphics: tuple[str, ...]
     remarks: Remarks
+    runtime: Runtime
 
     @property
     def machine(self) -> MachinePlan:
@@ -85,6 +86,7 @@ class Provision:
             must_reboot=bool(self.remarks.reboots),
             choices=tuple(self.remarks.choices),
             refusals=tuple(self.remarks.refusals),
+            runtime=self.runtime,
         )
 
 
@@ -120,8 +122,8 @@ def provision(
         _say_problem(drivers, found, remarks)
     if drivers.reboot_wanted:
         remarks.wishes.append("its packages ask for one")
-    graphics = plan_graphics(selection, drivers.boots, system, catalog, remarks)
-    return Provision(selection, present(drivers), found, driver, passing, graphics, remarks)
+    graphics = plan_graphics(selection, settings.runtime, drivers.boots, system, catalog, remarks)
+    return Provision(selection, present(drivers), found, driver, passing, graphics, remarks, settings.runtime)
 
 
 def _state(selection: Selection, drivers: Drivers, settings: Settings, catalog: Catalog) -> State | None:

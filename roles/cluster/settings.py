@@ -46,6 +46,9 @@ _PciAddress = Annotated[
 ]
 
 
+_Image = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")]
+
+
 class Settings(RoleSettings):
     """Read for every host; what holds for all hosts belongs to the group `all`."""
 
@@ -153,18 +156,16 @@ class Settings(RoleSettings):
         description="whether llama.cpp may use CUDA graphs: true or false; default: it decides by GPU, and uses them from compute"
         " capability 7.0 on",
     )
-    build_image: str | None = Field(
+    build_image: _Image | None = Field(
         None,
-        min_length=1,
         description="the container image that llama.cpp is built in, Debian's or Ubuntu's or made of one, by a name"
         " that Docker knows there or can pull, also with a digest; default: the one of backend and toolkit",
     )
-    runtime_image: str | None = Field(
+    runtime_image: _Image | None = Field(
         None,
-        min_length=1,
         description="the container image that llama.cpp runs in, likewise; default: the one of backend and toolkit",
     )
     web_ui: bool = Field(False, description="whether llama-server is built with its web page: true or false")
-    cmake_options: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")], str] = Field(
-        {}, description="CMake options of llama.cpp that override the plan's, a dictionary such as {'GGML_LTO': 'ON'}"
-    )
+    cmake_options: dict[
+        Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")], Annotated[str, StringConstraints(pattern=r"^[^\r\n]*$")]
+    ] = Field({}, description="CMake options of llama.cpp that override the plan's, a dictionary such as {'GGML_LTO': 'ON'}")

@@ -15,6 +15,10 @@ from roles.gpus.gpu import Gpu
 GRAPHS_FROM = "7.0"
 """llama.cpp uses CUDA graphs from this compute capability on (ggml/src/ggml-cuda/ggml-cuda.cu, GGML_CUDA_CC_VOLTA)."""
 
+IMAGES = ("build_image", "runtime_image")
+"""The settings that name container images."""
+
+_TAG = re.compile(r"cuda:([0-9]+\.[0-9]+)")
 _ARCHITECTURE = re.compile(r"(?P<major>[0-9]+)(?P<minor>[0-9])(?P<only>[af]?)(?P<kind>-real|-virtual)?")
 
 
@@ -91,12 +95,32 @@ def _other(host: Computing, catalog: Catalog, remarks: Remarks) -> ComputePlan:
     images = catalog.images[host.backend]
     build, runtime = _images(host.settings, images, images, remarks)
     targets = sorted({gpu.gfx_target for gpu in host.gpus if gpu.gfx_target}) if host.backend == "hip" else []
-    return ComputePlan(host.backend, None, build, runtime, tuple(targets))
+    strange = [gpu for gpu in host.gpus if gpu.generation in images.unfit]
+    if strange and host.settings.runtime == "docker" and host.settings.runtime_image is None:
+        remarks.warnings.append(
+            f"{runtime} and what is installed there are older than {titles(strange)}: set `runtime_image` and `build_image` to"
+            ' images of a later release, or backend = "vulkan".'
+        )
+    return ComputePlan(host.backend, None, build, runtime, tuple(targets), environment=_environment(host))
+
+
+def _environment(host: Computing) -> dict[str, str]:
+    """Source: llama.cpp 0c1e570, ggml-cuda.cu (that it is there is enough), docs/backend/SYCL.md, ggml-vulkan.cpp."""
+    if host.backend == "cuda" and host.settings.cuda_graphs is False:
+        return {"GGML_CUDA_DISABLE_GRAPHS": "1"}
+    if host.backend == "sycl":
+        # To see how much memory is free, and to use more than 4 GiB at once.
+        return {"ZES_ENABLE_SYSMAN": "1", "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS": "1"}
+    if host.backend == "vulkan" and not host.gpus:
+        # By itself llama.cpp leaves out a device that is a processor.
+        return {"GGML_VK_VISIBLE_DEVICES": "0"}
+    return {}
 
 
 def _cuda(host: Computing, group: Sequence[Computing], catalog: Catalog, remarks: Remarks) -> ComputePlan | None:
     automatic = _newest(group, catalog)
-    name = _asked(host.settings, remarks) or automatic
+    asked = _asked(host.settings, remarks)
+    name = asked or automatic
     if name is None:
         remarks.refusals.append(_no_toolkit(host, group, catalog))
         return None
@@ -105,6 +129,8 @@ def _cuda(host: Computing, group: Sequence[Computing], catalog: Catalog, remarks
         remarks.refusals.append(f"the catalog knows no CUDA toolkit {name} (it has {known}): choose one of these.")
         return None
     toolkit = catalog.toolkits[name]
+    if asked is None and host.settings.runtime == "docker":
+        _check_known(host.settings, remarks)
     own = _newest([host], catalog)
     if host.settings.cuda_toolkit is not None:
         remarks.override("cuda_toolkit", host.settings.cuda_toolkit, automatic)
@@ -115,7 +141,7 @@ def _cuda(host: Computing, group: Sequence[Computing], catalog: Catalog, remarks
     _check_architectures(host, name, toolkit, architectures, automatic, remarks)
     instead = catalog.toolkits.get(host.settings.cuda_toolkit or automatic or name, toolkit)
     build, runtime = _images(host.settings, toolkit, instead, remarks)
-    return ComputePlan("cuda", name, build, runtime, architectures, _graphs(host, remarks))
+    return ComputePlan("cuda", name, build, runtime, architectures, _graphs(host, remarks), _environment(host))
 
 
 def _newest(group: Iterable[Computing], catalog: Catalog) -> str | None:
@@ -132,8 +158,7 @@ def _newest(group: Iterable[Computing], catalog: Catalog) -> str | None:
 
 def _asked(settings: Settings, remarks: Remarks) -> str | None:
     """The toolkit that the inventory names, by itself or in an image."""
-    images = (settings.build_image, settings.runtime_image)
-    found = {match[1] for image in images if image and (match := re.search(r"cuda:([0-9]+\.[0-9]+)", image))}
+    found = set(_named(settings).values())
     if settings.cuda_toolkit is not None:
         found.add(settings.cuda_toolkit)
     if len(found) > 1:
@@ -142,6 +167,27 @@ def _asked(settings: Settings, remarks: Remarks) -> str | None:
             f"CUDA {names} are named by `cuda_toolkit`, `build_image` and `runtime_image`: name one toolkit in all of them."
         )
     return max(found, key=numbers, default=None)
+
+
+def _named(settings: Settings) -> dict[str, str]:
+    """Setting → the toolkit that its image's tag names."""
+    images = {key: getattr(settings, key) or "" for key in IMAGES}
+    return {key: match[1] for key, image in images.items() if (match := _TAG.search(image))}
+
+
+def _title(name: str, settings: Settings) -> str:
+    """A toolkit in a sentence, with the settings whose images hold it."""
+    keys = " and ".join(f"`{key}`" for key in _named(settings))
+    return f"CUDA {name} of {keys}" if keys else f"CUDA {name}"
+
+
+def _check_known(settings: Settings, remarks: Remarks) -> None:
+    """What an image holds decides about driver and architectures, so it must be known of one that is not ours."""
+    for key in IMAGES:
+        if image := getattr(settings, key):
+            remarks.refusals.append(
+                f"{key} = {image!r} does not say by its name which CUDA toolkit it holds: set `cuda_toolkit` to that one."
+            )
 
 
 def _no_toolkit(host: Computing, group: Sequence[Computing], catalog: Catalog) -> str:
@@ -160,7 +206,7 @@ def _check_age(host: Computing, name: str, toolkit: Toolkit, automatic: str | No
     """A toolkit that is newer than the driver runs only by minor version compatibility, and only if the user insists."""
     if not host.driver or numbers(toolkit.driver) <= numbers(host.driver):
         return
-    newer = f"CUDA {name} was made with NVIDIA driver {toolkit.driver}, and this host's is {host.driver}"
+    newer = f"{_title(name, host.settings)} was made with NVIDIA driver {toolkit.driver}, and this host's is {host.driver}"
     older = f"choose CUDA {automatic}" if automatic else "choose an older toolkit"
     compatible = numbers(host.driver)[0] >= toolkit.lowest_driver
     if compatible and host.settings.cuda_minor_version_compatibility:
@@ -189,7 +235,9 @@ def _check_architectures(
     alien = [match[0] for match in parsed if f"{match['major']}.{match['minor']}" not in toolkit.capabilities]
     if alien:
         way = f"choose CUDA {automatic}" if automatic and automatic != name else "correct `cuda_architectures`"
-        remarks.refusals.append(f"CUDA {name} does not compile for {', '.join(alien)}: {way}, or leave both to the GPUs.")
+        remarks.refusals.append(
+            f"{_title(name, host.settings)} does not compile for {', '.join(alien)}: {way}, or leave both to the GPUs."
+        )
     for gpu in host.gpus:
         if any(_is_code_for(match, gpu) for match in parsed):
             continue

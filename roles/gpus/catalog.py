@@ -119,10 +119,12 @@ class Images(Entry):
     """Container images of a backend other than CUDA, whose images come with the toolkit.
 
     :param gfx_targets: AMD's GPUs that its libraries have code for
+    :param unfit: generations that what its runtime image gets from the distribution does not drive
     """
 
     build_image: str
     runtime_image: str
+    unfit: tuple[str, ...] = ()
     gfx_targets: tuple[str, ...] = ()
 
 
@@ -152,21 +154,41 @@ class Graphics(Entry):
 
     :param firmware: vendor → the packages with the firmware of its GPUs
     :param vulkan: loader, drivers and tools for computing with Vulkan on the host itself
+    :param vulkan_build: what building for Vulkan there needs beside a compiler; empty where the distribution lacks some of it
     """
 
     firmware: dict[Vendor, tuple[str, ...]]
     vulkan: tuple[str, ...]
+    vulkan_build: tuple[str, ...] = ()
 
 
 class ToolkitOffer(Entry):
     """A minor release of CUDA that a package source has for a distribution, to be installed on a host itself.
 
     :param origin: ``distribution`` (its own archive) or ``nvidia`` (NVIDIA's repository)
-    :param packages: what to install; none of them brings a driver of its own
+    :param packages: what to install to build; none of them brings a driver of its own
+    :param runtime: what to install to run what was built with it on another host: libcudart and libcublas
+    :param compiler: path of nvcc, which NVIDIA's packages put where no PATH leads
+    :param host_compiler: the C++ compiler that nvcc works with, package and program of one name; None where it does with the
+        distribution's usual one
     """
 
     origin: Literal["distribution", "nvidia"]
     packages: tuple[str, ...]
+    runtime: tuple[str, ...]
+    compiler: str
+    host_compiler: str | None = None
+
+    @property
+    def build_packages(self) -> tuple[str, ...]:
+        """What a host needs to build with it."""
+        return (*self.packages, self.host_compiler) if self.host_compiler else self.packages
+
+    @property
+    def cmake_options(self) -> dict[str, str]:
+        """How CMake finds it on the host itself."""
+        found = {"CMAKE_CUDA_COMPILER": self.compiler}
+        return found | ({"CMAKE_CUDA_HOST_COMPILER": self.host_compiler} if self.host_compiler else {})
 
 
 class Distribution(Entry):
@@ -218,6 +240,15 @@ class Catalog(BaseModel):
     toolkits: dict[Version, Toolkit]
     images: dict[Backend, Images]
     distributions: dict[str, Distribution]
+
+    def toolkit_offer(self, system: str, toolkit: str | None) -> ToolkitOffer | None:
+        """Where a host itself can have a toolkit from; None where it cannot, or none is wanted.
+
+        :param system: its distribution and release, e.g. debian13
+        :param toolkit: CUDA's minor release, e.g. 12.9
+        """
+        distribution = self.distributions.get(system)
+        return distribution.toolkits.get(toolkit) if distribution and toolkit else None
 
     def find(self, vendor: str, chip: str | None, device: str | None) -> tuple[str, Chips] | None:
         """Find a GPU by the name of its chip, or else by its id.

@@ -1,7 +1,8 @@
 """llama.cpp at one pinned commit: its source, its build, and releases side by side.
 
 On the host: /opt/llama.cpp/releases/<release>/ (bin/ lib/ manifest.json) · /opt/llama.cpp/archives/ (what other hosts get) ·
-on one that builds also /var/cache/gpuquilt/ (source, unfinished builds, compiler cache).
+on one that builds also /var/cache/gpuquilt/ (source, unfinished builds, compiler cache). Where it runs in containers:
+/opt/llama.cpp/releases/<release>/ (manifest.json Dockerfile) · the image gpuquilt/llama.cpp:<release>.
 Which release is in use is not decided here: `current` belongs to the switch.
 """
 
@@ -13,9 +14,10 @@ from pyinfra.api import deploy
 from roles.base.settings import HostSettings
 from roles.cluster.plan import HostPlan
 from roles.llama_cpp.facts import RoomFact
+from roles.llama_cpp.kinds import kind_of
 from roles.llama_cpp.manifest import Manifest, missing_flags
 from roles.llama_cpp.operations import build_tools, built_release, fetched_release, nothing, only_releases
-from roles.llama_cpp.recipe import problems_of_backend, problems_of_space
+from roles.llama_cpp.recipe import problems_of_backend
 from roles.llama_cpp.settings import Settings
 
 __all__ = ["Manifest", "Settings", "build", "check", "fetch", "missing_flags", "prepare", "prune", "remove"]
@@ -28,8 +30,8 @@ LONGEST_TRANSFER = 3600
 
 def check(plan: HostPlan, settings: HostSettings) -> list[str]:
     """Why this host cannot have its release, one sentence each, as far as that can be known before anything is changed."""
-    room = host.get_fact(RoomFact, release=plan.release)
-    return problems_of_backend(plan) + ([] if room is None else problems_of_space(plan, room))
+    room = host.get_fact(RoomFact, plan=plan)
+    return problems_of_backend(plan) + ([] if room is None else kind_of(plan).problems_of_space(plan, room))
 
 
 @deploy("llama.cpp")
@@ -61,5 +63,5 @@ def prune(keep: Callable[[], frozenset[str]]) -> None:
 
 @deploy("llama.cpp")
 def remove() -> None:
-    """Take back releases, archives and builds; what still builds is stopped."""
+    """Take back releases, images, archives and builds; what still builds is stopped."""
     nothing(name="No releases and builds")

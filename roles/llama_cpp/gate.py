@@ -24,8 +24,14 @@ REQUIRED_FLAGS: Mapping[str, tuple[str, ...]] = {
 VERSIONED = "llama-server"
 """The program that names its commit; the RPC server has no ``--version``."""
 
-_SECTION = "::gpuquilt "
+SECTION = "::gpuquilt "
+"""What a line begins with that says what follows."""
 _SHORTEST_HASH = 7
+_OF_DRIVERS = {
+    "libcuda.so.1": ", which belongs to NVIDIA's driver (deploys/prepare.py installs that, and a reboot may be owed; a container"
+    " gets it with the device nvidia.com/gpu=all)"
+}
+"""Library → where it comes from, since neither the release nor the toolkit has it."""
 _FATAL_STATUS = {"124": "it did not end within 30 s", "127": "a library is missing", "132": "this CPU lacks an instruction"}
 
 
@@ -38,6 +44,8 @@ class Examination:
     :param statuses: program → exit status of ``--help``
     :param versions: program → what ``--version`` says
     :param files: path in the release → SHA-256
+    :param image: the ID of the container image that they lie in; empty where they lie on the host itself
+    :param revision: the commit that the image's label names
     """
 
     libraries: dict[str, list[str]] = field(default_factory=dict)
@@ -45,6 +53,8 @@ class Examination:
     statuses: dict[str, str] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    image: str = ""
+    revision: str = ""
 
     def programs(self, targets: Sequence[str]) -> dict[str, str]:
         """Target → path, by what is there: upstream renamed ``rpc-server`` to ``ggml-rpc-server``."""
@@ -67,14 +77,14 @@ def command(folder: str) -> str:
     """
     return f"""cd {shlex.quote(folder)} || exit 1
 for program in bin/*; do
-    echo "{_SECTION}ldd $program"; ldd "$program" 2>&1
-    echo "{_SECTION}help $program"; timeout 30 "$program" --help 2>&1 </dev/null
-    echo "{_SECTION}status $program $?"
+    echo "{SECTION}ldd $program"; ldd "$program" 2>&1
+    echo "{SECTION}help $program"; timeout 30 "$program" --help 2>&1 </dev/null
+    echo "{SECTION}status $program $?"
 done
 if [ -e bin/{VERSIONED} ]; then
-    echo "{_SECTION}version bin/{VERSIONED}"; timeout 30 bin/{VERSIONED} --version 2>&1 </dev/null
+    echo "{SECTION}version bin/{VERSIONED}"; timeout 30 bin/{VERSIONED} --version 2>&1 </dev/null
 fi
-echo "{_SECTION}files"
+echo "{SECTION}files"
 find bin lib -type f -exec sha256sum {{}} +"""
 
 
@@ -83,10 +93,12 @@ def parse(lines: Sequence[str]) -> Examination:
     examination = Examination()
     kind, program = "", ""
     for line in lines:
-        if line.startswith(_SECTION):
-            kind, program, status, *_ = [*line.removeprefix(_SECTION).split(), "", "", ""]
+        if line.startswith(SECTION):
+            kind, program, status, *_ = [*line.removeprefix(SECTION).split(), "", "", ""]
             if kind == "status":
                 examination.statuses[program] = status
+            elif kind == "image":
+                examination.image, examination.revision = program, status
         elif kind == "ldd":
             examination.libraries.setdefault(program, []).append(line)
         elif kind == "help":
@@ -105,9 +117,16 @@ def problems(examination: Examination, targets: Sequence[str], backend: str, com
     :param backend: what must compute in it, e.g. cpu: its library must be found, the RPC library too
     """
     programs = examination.programs(targets)
-    found = [f"{target} was not built" for target in targets if target not in programs]
+    found = []
+    if examination.image and examination.revision != commit:
+        found.append(f"its image is labelled {examination.revision or 'with nothing'} and not with the commit {commit[:12]}")
+    found += [f"{target} was not built" for target in targets if target not in programs]
     for target, path in programs.items():
-        found += _library_problems(path, examination.libraries.get(path, []), ("rpc", backend))
+        libraries = examination.libraries.get(path, [])
+        found += _library_problems(path, libraries, ("rpc", backend))
+        if _missing(libraries):
+            # It does not start, so what it would say of itself is no reason of its own.
+            continue
         found += _help_problems(target, path, examination)
         if target == VERSIONED:
             found += _version_problems(path, examination.versions.get(path, []), commit)
@@ -128,8 +147,12 @@ def changed_files(examination: Examination, files: Mapping[str, str]) -> list[st
     return found
 
 
+def _missing(lines: Sequence[str]) -> list[str]:
+    return [line.split()[0] for line in lines if line.endswith("=> not found")]
+
+
 def _library_problems(path: str, lines: Sequence[str], backends: Sequence[str]) -> list[str]:
-    found = [f"{path} does not find its library {line.split()[0]}" for line in lines if line.endswith("=> not found")]
+    found = [f"{path} does not find its library {name}{_OF_DRIVERS.get(name, '')}" for name in _missing(lines)]
     for line in lines:
         # A library of the same name that a package or a hand-made build left on the host would be another commit's.
         name, arrow, place = line.strip().partition(" => ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import file_digest
 from pathlib import Path
 
@@ -23,10 +24,11 @@ from roles.base.remote import HostError, complain, connection_arguments, run, sa
 from roles.cluster.operations import fails
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import CURRENT, RELEASES
-from roles.llama_cpp import gate, recipe
+from roles.llama_cpp import gate, image, recipe
 from roles.llama_cpp.container import Program, program
-from roles.llama_cpp.facts import ReleasesFact, StockFact
+from roles.llama_cpp.facts import ImagesFact, ReleasesFact, StockFact
 from roles.llama_cpp.flags import Option, unknown_flags
+from roles.llama_cpp.kinds import kind_of
 from roles.llama_cpp.manifest import FILE, Manifest
 
 MIB = 1024 * 1024
@@ -42,7 +44,7 @@ def build_tools(plan: HostPlan) -> Commands:
     elif plan.release in host.get_fact(ReleasesFact):
         host.noop(f"{plan.release} is here")
     else:
-        yield from packages._inner(names=list(recipe.tools(plan)))
+        yield from packages._inner(names=list(kind_of(plan).tools(plan)))
 
 
 @operation()
@@ -60,7 +62,7 @@ def built_release(plan: HostPlan, repository: str, jobs: int) -> Commands:
         return
     yield StringCommand(recipe.stop_builds(but=plan.release))
     yield from pinned_checkout._inner(repository=repository, commit=plan.commit, folder=recipe.SOURCE)
-    yield from long_work(f"build-{plan.release}", recipe.build_script(plan, jobs), recipe.progress(plan.commit))
+    yield from long_work(f"build-{plan.release}", kind_of(plan).build_script(plan, jobs), recipe.progress(plan.commit))
     yield FunctionCommand(_reporting, (_finish_build, plan), {})
 
 
@@ -100,28 +102,36 @@ def usable_program(plan: HostPlan, target: str, options: Sequence[Option]) -> Ge
 
 @operation()
 def only_releases(keep: Callable[[], frozenset[str]]) -> Commands:
-    """Remove every release, archive and unfinished build but those to keep; the release in use stays in any case.
+    """Remove every release, image, archive and unfinished build but those to keep; what is in use stays in any case.
 
     Call it when every release that is wanted is there: a build that still runs then is of one that is not wanted any more.
 
     :param keep: gives the names of the releases to keep, at the time when it is asked
     """
-    stock = host.get_fact(StockFact)
-    superfluous = recipe.superfluous(stock, keep())
-    if superfluous:
+    kept = keep()
+    stock, images = host.get_fact(StockFact), host.get_fact(ImagesFact)
+    superfluous, images = recipe.superfluous(stock, kept), image.superfluous(images, kept)
+    if superfluous or images:
         yield StringCommand(recipe.stop_builds())
+    if superfluous:
         yield StringCommand(f"rm -rf {shlex.join(superfluous)}")
-    else:
-        host.noop("nothing is left over")
+    if images:
+        yield StringCommand(image.removal(images))
+    host.noop("nothing is left over")
 
 
 @operation()
 def nothing() -> Commands:
-    """Have no release, archive or build; what still builds is stopped."""
+    """Have no release, image, archive or build; what still builds is stopped."""
     there = host.get_fact(PathsFact, paths=[RELEASES, recipe.ARCHIVES, CURRENT, recipe.ROOT])
-    if there:
+    images = host.get_fact(ImagesFact)
+    images = image.superfluous(images, keep=())
+    if there or images:
         yield StringCommand(recipe.stop_builds())
+    if there:
         yield StringCommand(f"rm -rf --one-file-system {shlex.join(there)}")
+    if images:
+        yield StringCommand(image.removal(images))
     host.noop("there is none")
 
 
@@ -137,8 +147,7 @@ def _reporting(state: State, host: Host, work: Callable[[State, Host, HostPlan],
 
 
 def _finish_build(state: State, host: Host, plan: HostPlan) -> None:
-    folder = recipe.partial_folder(plan.release)
-    examination = _pass_gate(state, host, plan, folder)
+    examination = _pass_gate(state, host, plan)
     about = _about_build(state, host, plan)
     if about["unknown"]:
         say(host, f"note: {plan.commit[:12]} does not know the options {about['unknown']}, so they had no effect")
@@ -158,32 +167,30 @@ def _finish_build(state: State, host: Host, plan: HostPlan) -> None:
         flags=examination.flags(profile.targets),
         files=examination.files,
         archive_sha256=about["archive"],
+        image=examination.image,
     )
     _give_name(state, host, plan, manifest)
     _must(state, host, f"rm -rf {shlex.quote(recipe.build_folder(plan.release))}", "its build folder could not be removed")
 
 
 def _about_build(state: State, host: Host, plan: HostPlan) -> dict[str, str]:
-    build = shlex.quote(recipe.build_folder(plan.release))
     lines = _must(
         state,
         host,
         f"""set -e
-echo "compiler $(cat {build}/compiler)"
-echo "archive $(sha256sum <{shlex.quote(recipe.archive(plan.release))} | cut -c -64)"
-echo "built_at $(date -u +%Y-%m-%dT%H:%M:%SZ)"
-echo "unknown $(paste -s -d ' ' {build}/unknown_options)" """,
+{kind_of(plan).about(plan)}
+echo "built_at $(date -u +%Y-%m-%dT%H:%M:%SZ)" """,
         "what was built could not be read",
     )
     words = dict(line.partition(" ")[::2] for line in lines)
     return {key: words.get(key, "").strip() for key in ("compiler", "archive", "built_at", "unknown")}
 
 
-def _pass_gate(state: State, host: Host, plan: HostPlan, folder: str, files: Mapping[str, str] | None = None) -> gate.Examination:
+def _pass_gate(state: State, host: Host, plan: HostPlan, files: Mapping[str, str] | None = None) -> gate.Examination:
     """
     :param files: the hashes that the files must have; None where they come into being
     """
-    answer = _must(state, host, gate.command(folder), f"the release in {folder} could not be examined", timeout=600)
+    answer = _must(state, host, kind_of(plan).examine(plan), f"what is to be {plan.release} could not be examined", timeout=600)
     examination = gate.parse(answer)
     problems = gate.problems(examination, plan.profile.targets, plan.profile.backend, plan.commit)
     if files is not None:
@@ -204,6 +211,7 @@ def _give_name(state: State, host: Host, plan: HostPlan, manifest: Manifest) -> 
         f"""set -e
 printf %s {shlex.quote(manifest.to_json())} >{partial}/{FILE}
 sync -f {partial}/{FILE}
+{kind_of(plan).before_name(plan, manifest.image)}
 rm -rf {final}
 mv {partial} {final}""",
         f"{final} could not be written",
@@ -214,11 +222,8 @@ def _fetch(state: State, host: Host, plan: HostPlan) -> None:
     builder = state.inventory.get_host(plan.builder)
     assert builder is not None, "the plan names hosts of the inventory only"
     manifest = _manifest_of(state, builder, plan)
-    archive = _download(state, builder, manifest)
-    folder = recipe.partial_folder(plan.release)
-    # It stays here, too: the host that built it may leave the inventory, and then this one gives it to others.
-    kept = recipe.archive(plan.release)
-    sent = f"{kept}.partial"
+    archive, digest = _download(state, builder, plan, manifest)
+    sent = f"{recipe.archive(plan.release)}.partial"
     _must(state, host, f"mkdir -p {recipe.ARCHIVES}", f"{recipe.ARCHIVES} could not be made")
     say(host, f"sending {plan.release} ({archive.stat().st_size / MIB:.1f} MiB)")
     arguments = connection_arguments(state, host)
@@ -227,17 +232,14 @@ def _fetch(state: State, host: Host, plan: HostPlan) -> None:
         state,
         host,
         f"""set -e
-[ "$(sha256sum <{sent} | cut -c -64)" = {manifest.archive_sha256} ] || {{ echo "its hash is wrong" >&2; exit 1; }}
-chmod 644 {sent}
-mv {sent} {kept}
-rm -rf {folder}
-mkdir -p {folder}
-tar -C {folder} --no-same-owner -I zstd -xf {kept}""",
+[ "$(sha256sum <{sent} | cut -c -64)" = {digest} ] || {{ echo "its hash is wrong" >&2; exit 1; }}
+{kind_of(plan).unpack(plan, sent)}""",
         f"the archive of {plan.release} could not be unpacked",
         timeout=TRANSFER_TIMEOUT,
     )
-    _pass_gate(state, host, plan, folder, manifest.files)
-    _give_name(state, host, plan, manifest)
+    examination = _pass_gate(state, host, plan, manifest.files)
+    # Where Docker keeps images in another way, the same image has another ID: its files decide.
+    _give_name(state, host, plan, replace(manifest, image=examination.image))
 
 
 def _manifest_of(state: State, builder: Host, plan: HostPlan) -> Manifest:
@@ -249,16 +251,17 @@ def _manifest_of(state: State, builder: Host, plan: HostPlan) -> Manifest:
     return manifest
 
 
-_downloads: dict[str, Path] = {}
+_downloads: dict[str, tuple[Path, str]] = {}
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 _one_at_a_time = BoundedSemaphore()
 
 
-def _download(state: State, builder: Host, manifest: Manifest) -> Path:
-    """The archive on this computer, got once per run however many hosts want it; removed when the run ends."""
+def _download(state: State, builder: Host, plan: HostPlan, manifest: Manifest) -> tuple[Path, str]:
+    """The archive on this computer and its SHA-256, got once per run however many hosts want it; removed when the run ends."""
     with _one_at_a_time:
-        if manifest.archive_sha256 in _downloads:
-            return _downloads[manifest.archive_sha256]
+        if manifest.release in _downloads:
+            return _downloads[manifest.release]
+        wanted = manifest.archive_sha256 or _packed(state, builder, plan)
         if not _folders:
             _folders.append(tempfile.TemporaryDirectory(prefix="gpuquilt-"))
         path = Path(_folders[0].name) / f"{manifest.release}.tar.zst"
@@ -268,13 +271,19 @@ def _download(state: State, builder: Host, manifest: Manifest) -> Path:
         _transfer(builder, lambda: builder.get_file(source, str(path)), f"{source}, which other hosts need, could not be read")
         with path.open("rb") as content:
             digest = file_digest(content, "sha256").hexdigest()
-        if digest != manifest.archive_sha256:
+        if digest != wanted:
             raise HostError(
                 f"{builder.name}: {source} is not the archive that the manifest of {manifest.release} names:"
                 f" remove {recipe.release_folder(manifest.release)} there and run again."
             )
-        _downloads[manifest.archive_sha256] = path
-        return path
+        _downloads[manifest.release] = path, digest
+        return path, digest
+
+
+def _packed(state: State, builder: Host, plan: HostPlan) -> str:
+    """The SHA-256 of an image's archive on the host that built it, which is made when the first host asks for it."""
+    say(builder, f"packing {plan.release}")
+    return _must(state, builder, image.pack(plan), f"{plan.release} could not be packed for other hosts", TRANSFER_TIMEOUT)[-1]
 
 
 def _transfer(host: Host, transfer: Callable[[], bool], what: str) -> None:

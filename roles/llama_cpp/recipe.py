@@ -1,4 +1,4 @@
-"""How a release is built: where, by which script, and what its log says. Pure."""
+"""How a release is built: where, by which script, and what its log says; where they differ, of one that is a folder. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from roles.base.templates import render
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import RELEASES
+from roles.gpus.catalog import load
 
 TOOLS = ("ca-certificates", "ccache", "cmake", "g++", "git", "ninja-build", "openssh-client", "pkg-config", "zstd")
 WEB_TOOLS = ("npm",)
@@ -23,10 +24,21 @@ ARCHIVES = "/opt/llama.cpp/archives"
 UNIT = "gpuquilt-build-"
 """What the names of all transient units that build begin with."""
 
+_STEP_OF_DOCKER = re.compile(r"^#\d+ [\d.]+ ")
+"""What Docker puts before a line of a build: the step, and since how many seconds it runs."""
+
 BUILD_SPACE = 3072
 """MiB below `ROOT` for source, objects and the compiler cache; a CPU build of all targets was seen to take 1.2 GiB."""
 RELEASE_SPACE = 512
 """MiB below `RELEASES` and `ARCHIVES` for one more release."""
+
+# The folders need not be there yet: then their file system is that of the folder above.
+FREE = """free() {
+    place=$1
+    while [ ! -d "$place" ]; do place=$(dirname "$place"); done
+    df -Pm "$place" | awk 'NR == 2 {print $4}'
+}"""
+"""A function of the shell that prints how many MiB are free at a path."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +47,27 @@ class Room:
 
     :param releases: free where releases lie
     :param builds: free where builds lie
-    :param built: taken there already by an earlier build, whose files the next one uses
+    :param built: taken there already by what the next build uses: files of an earlier one, or images
+    :param place: where builds lie
     """
 
     releases: int
     builds: int
     built: int
+    place: str = "/var"
 
 
 def problems_of_backend(plan: HostPlan) -> list[str]:
     """Why this host's release cannot be built at all, one sentence each, without its name."""
     backend = plan.profile.backend
-    if backend == "cpu":
+    if plan.runtime == "docker" or backend in _buildable(plan):
         return []
+    known = load().distributions.get(plan.profile.system)
+    where = known.title if known else plan.profile.system
+    instead = "vulkan" if "vulkan" in _buildable(plan) else "cpu"
     return [
-        f'its release is planned for {backend}, and only cpu can be built yet: set backend = "cpu" for this host until then;'
-        " deploys/prepare.py makes it ready for its GPUs already."
+        f"its release is planned for {backend}, which on {where} can be built in containers alone: set runtime ="
+        f' "docker" for this host, or backend = "{instead}".'
     ]
 
 
@@ -58,7 +75,15 @@ def problems_of_space(plan: HostPlan, room: Room) -> list[str]:
     """Why this host has too little room for its release, one sentence each, without its name."""
     places = [("/opt", room.releases, RELEASE_SPACE, "a release")]
     if plan.builds:
-        places.append(("/var", room.builds, max(BUILD_SPACE - room.built, 0), "a build"))
+        places.append((room.place, room.builds, max(BUILD_SPACE - room.built, 0), "a build"))
+    return lacking(places)
+
+
+def lacking(places: Iterable[tuple[str, int, int, str]]) -> list[str]:
+    """Where there is too little room, one sentence each.
+
+    :param places: path, MiB free there, MiB needed there, and what for
+    """
     return [
         f"{path} has {free} MiB free, and {what} needs {needed} MiB: free some space there."
         for path, free, needed, what in places
@@ -68,7 +93,17 @@ def problems_of_space(plan: HostPlan, room: Room) -> list[str]:
 
 def tools(plan: HostPlan) -> tuple[str, ...]:
     """The Debian packages that a host needs to build its release."""
-    return TOOLS + (WEB_TOOLS if _with_web_ui(plan) else ())
+    return TOOLS + (WEB_TOOLS if _with_web_ui(plan) else ()) + (_vulkan_tools(plan) if plan.profile.backend == "vulkan" else ())
+
+
+def _buildable(plan: HostPlan) -> tuple[str, ...]:
+    """The backends that the host itself can build for; whether CUDA's toolkit is to be had is the matter of the role `nvidia`."""
+    return ("cpu", "cuda", "vulkan") if _vulkan_tools(plan) else ("cpu", "cuda")
+
+
+def _vulkan_tools(plan: HostPlan) -> tuple[str, ...]:
+    known = load().distributions.get(plan.profile.system)
+    return known.graphics.vulkan_build if known else ()
 
 
 def _with_web_ui(plan: HostPlan) -> bool:
@@ -133,10 +168,13 @@ def progress(commit: str) -> Callable[[str], str]:
     def read(line: str) -> str:
         nonlocal sentence
         # Between two steps the log may end in a compiler's warning: what was said before still holds.
-        if step := re.match(r"\[ *(\d+)%\]", line):
+        said = _STEP_OF_DOCKER.sub("", line).strip()
+        if step := re.match(r"\[ *(\d+)%\]", said):
             sentence = f"{name}: {step[1]} % built"
-        elif line.strip() in ("configuring", "building", "packing"):
-            sentence = f"{name}: {line.strip()}"
+        elif said in ("configuring", "building", "packing") or said.startswith("pulling "):
+            sentence = f"{name}: {said}"
+        elif said != line and sentence.endswith("waiting"):
+            sentence = f"{name}: preparing the images"
         return sentence
 
     return read

@@ -3,7 +3,8 @@
 On the host: /etc/apt/preferences.d/00gpuquilt-nvidia (no other branch), /etc/apt/apt.conf.d/52gpuquilt-nvidia (no unattended
 upgrade), /etc/modprobe.d/gpuquilt-nvidia.conf (no nouveau, of which the initial RAM disks are told), gpuquilt-nvidia.service
 (the device files), NVIDIA's repository with its key, or components of the distribution's own, and the packages of the driver;
-where `nvidia_toolkit` says so the CUDA toolkit. Services of ours go on with the module that is loaded until a reboot.
+where CUDA computes without Docker, the CUDA toolkit, or its run-time libraries alone where another host builds. Services of ours
+go on with the module that is loaded until a reboot.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from pyinfra import host
 from pyinfra.api import deploy
 
+from roles.base.facts import MissingPackagesFact
 from roles.base.settings import HostSettings
 from roles.cluster.plan import HostPlan
 from roles.cluster.provision import MachinePlan
@@ -19,7 +21,7 @@ from roles.nvidia import operations, toolkit
 from roles.nvidia.facts import SetupFact
 from roles.nvidia.settings import Settings
 
-__all__ = ["Settings", "check", "check_toolkit", "prepare", "prepare_toolkit", "remove", "verify"]
+__all__ = ["Settings", "check", "check_toolkit", "prepare", "prepare_toolkit", "remove", "toolkit_steps", "verify"]
 
 
 def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
@@ -35,9 +37,16 @@ def check(machine: MachinePlan, settings: HostSettings) -> list[str]:
 
 
 def check_toolkit(plan: HostPlan, settings: HostSettings) -> list[str]:
-    """Likewise of the CUDA toolkit, on a host that builds."""
-    refusal = toolkit.refusal(plan, load()) if settings[Settings].toolkit else ""
+    """Likewise of the CUDA toolkit, on a host that computes with it itself."""
+    refusal = toolkit.refusal(plan, settings[Settings].toolkit, load())
     return [refusal] if refusal else []
+
+
+def toolkit_steps(plan: HostPlan, settings: HostSettings) -> list[str]:
+    """What is still to be installed of the CUDA toolkit, in words."""
+    names = toolkit.packages(plan, settings[Settings].toolkit, load())
+    missing = host.get_fact(MissingPackagesFact, names=list(names)) if names else []
+    return [f"install for CUDA {plan.compute.toolkit}: {', '.join(missing)}"] if missing else []
 
 
 @deploy("NVIDIA driver")
@@ -58,11 +67,12 @@ def prepare(machine: MachinePlan, settings: Settings) -> None:
 
 @deploy("CUDA toolkit")
 def prepare_toolkit(plan: HostPlan, machine: MachinePlan, settings: Settings) -> None:
-    """Have the planned toolkit on the host itself, where `nvidia_toolkit` says so; to be called after `prepare`."""
-    offer = toolkit.offer(plan, load()) if settings.toolkit else None
-    if offer and machine.driver:
-        operations.toolkit_source(name="Package source", offer=offer, settings=settings)
-        operations.install_toolkit(name="Packages of the toolkit", offer=offer, driver=machine.driver, gpus=machine.gpus)
+    """Have what the host itself needs of the planned toolkit; to be called after `prepare`."""
+    offer = toolkit.offer(plan, load())
+    packages = toolkit.packages(plan, settings.toolkit, load())
+    if offer and packages and machine.driver:
+        operations.toolkit_source(name="Package source", origin=offer.origin, packages=packages, settings=settings)
+        operations.install_toolkit(name="Packages of the toolkit", packages=packages, driver=machine.driver, gpus=machine.gpus)
 
 
 @deploy("NVIDIA driver, verified")

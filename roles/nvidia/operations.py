@@ -30,7 +30,7 @@ from roles.base.remote import Answer, complain, run, say
 from roles.cluster.driver import Driver
 from roles.cluster.operations import fails
 from roles.cluster.provision import MachinePlan
-from roles.gpus.catalog import ToolkitOffer, load
+from roles.gpus.catalog import load
 from roles.gpus.facts import DriversFact, LspciFact, PciFact
 from roles.gpus.gpu import Gpu
 from roles.gpus.host import see
@@ -72,10 +72,13 @@ def sources(driver: Driver, settings: Settings) -> Commands:
 
 
 @operation()
-def toolkit_source(offer: ToolkitOffer, settings: Settings) -> Commands:
-    """The host can get the toolkit."""
-    if host.get_fact(MissingPackagesFact, names=list(offer.packages)):
-        yield from _sources(offer.origin, settings)
+def toolkit_source(origin: str, packages: Sequence[str], settings: Settings) -> Commands:
+    """The host can get the packages of the toolkit.
+
+    :param origin: ``distribution`` or ``nvidia``
+    """
+    if host.get_fact(MissingPackagesFact, names=list(packages)):
+        yield from _sources(origin, settings)
     host.noop("the toolkit is there")
 
 
@@ -95,9 +98,9 @@ def install(driver: Driver, gpus: Sequence[Gpu]) -> Commands:
 
 
 @operation()
-def install_toolkit(offer: ToolkitOffer, driver: Driver, gpus: Sequence[Gpu]) -> Commands:
+def install_toolkit(packages: Sequence[str], driver: Driver, gpus: Sequence[Gpu]) -> Commands:
     """The packages of the toolkit, unless apt would bring a part of another driver with them."""
-    yield from chosen_packages._inner(record=TOOLKIT, packages=list(offer.packages), judge=_judge(driver, gpus))
+    yield from chosen_packages._inner(record=TOOLKIT, packages=list(packages), judge=_judge(driver, gpus))
 
 
 def _judge(driver: Driver, gpus: Sequence[Gpu]) -> Judge:

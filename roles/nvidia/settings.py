@@ -29,8 +29,9 @@ class Settings(RoleSettings):
         pattern=r"^[0-9A-F]{40}$",
         description="the fingerprint of that key, 40 hexadecimal digits in upper case: a key with another one is refused",
     )
-    toolkit: bool = Field(
-        False,
-        description="whether the CUDA toolkit of the plan is installed on this host itself, several GB, to build there without"
-        " Docker: true or false",
+    toolkit: bool | None = Field(
+        None,
+        description="whether the CUDA toolkit of the plan is installed on this host itself, several GB: true or false; default:"
+        " where llama.cpp is built for CUDA without Docker, and its run-time libraries alone where such a build comes from"
+        " another host; with false you install what is needed, and `cmake_options` can name your nvcc (CMAKE_CUDA_COMPILER)",
     )

@@ -14,7 +14,7 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_state
 from rich.console import Console
 
-from roles import llama_server, model, rpc_server
+from roles import llama_server, model, nvidia, rpc_server
 from roles.base.facts import IdentityFact
 from roles.base.machine import Identity
 from roles.base.settings import HostSettings, RoleSettings, read_settings
@@ -70,18 +70,23 @@ def _files(state: State) -> list[str]:
 
 
 def _steps(state: State, seen: Look) -> dict[str, tuple[str, ...]]:
-    """Host → what would be done there about llama.cpp; empty where that was not looked at, since something is refused."""
+    """Host → what would be done there about llama.cpp and what it is built with; empty where that was not looked at, since
+    something is refused.
+    """
     switch = seen.switch
     if switch.plan.hosts.keys() != switch.seen.keys():
         return {}
     releases = ask_hosts(state, lambda host: host.get_fact(ReleasesFact), switch.seen)
     containers = [name for name, plan in switch.plan.hosts.items() if plan.runtime == "docker"]
     users = ask_hosts(state, lambda host: host.get_fact(IdentityFact), containers)
+    toolkits = ask_hosts(
+        state, lambda host: nvidia.toolkit_steps(switch.plan.hosts[host.name], seen.settings[host.name]), switch.seen
+    )
     together = generation(plan.release for plan in switch.plan.hosts.values())
     for name, plan in switch.plan.hosts.items():
         units = _units(plan, seen.settings[name], releases[name].get(plan.release), users.get(name))
         switch.wanted[name] = HostState(plan.release, plan.commit, together, units)
-    return {name: steps(switch, name, releases[name]) for name in switch.seen}
+    return {name: (*toolkits[name], *steps(switch, name, releases[name])) for name in switch.seen}
 
 
 def _units(plan: HostPlan, settings: HostSettings, manifest: Manifest | None, user: Identity | None) -> dict[str, Unit]:

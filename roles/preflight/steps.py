@@ -17,7 +17,8 @@ def steps(switch: Switch, name: str, releases: Collection[str]) -> tuple[str, ..
     plan, seen = switch.plan.hosts[name], switch.seen[name]
     found = []
     if plan.release not in releases:
-        found.append(f"build {plan.release}" if plan.builds else f"get {plan.release} from {plan.builder}")
+        what = f"the image of {plan.release}" if plan.profile.in_container else plan.release
+        found.append(f"build {what}" if plan.builds else f"get {what} from {plan.builder}")
     switched = seen.current != plan.release
     if switched:
         found.append(f"switch from {seen.current} to {plan.release}" if seen.current else f"switch to {plan.release}")

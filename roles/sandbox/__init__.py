@@ -1,7 +1,8 @@
 """Real machines on this computer: systemd as PID 1, sshd, an address of their own, and no hardware needed.
 
 Here: one systemd-nspawn process, overlay mount and interface ``vb-…`` per machine · a bridge · an nftables table ·
-``sandbox_state`` (the machines, their keys, machines.json) · ``sandbox_cache`` (downloads, the machines' common base).
+``sandbox_state`` (the machines, their keys, machines.json) · ``sandbox_cache`` (downloads, the machines' common base, and what
+their compilers have made).
 Where systemd is PID 1 each machine is a transient unit; elsewhere a process in control groups of its own.
 """
 
@@ -18,7 +19,7 @@ from roles.sandbox.facts import SandboxFact
 from roles.sandbox.layout import lay_out
 from roles.sandbox.settings import Settings
 
-__all__ = ["sandbox_down", "sandbox_up"]
+__all__ = ["sandbox_down", "sandbox_image", "sandbox_up"]
 
 
 @deploy("Sandbox")
@@ -46,6 +47,15 @@ def sandbox_up() -> None:
         operations.machine_runs(name=f"Machine {machine.name}", layout=layout, machine=machine, nameservers=nameservers)
     operations.machines_answer(name="Machines answer", layout=layout)
     operations.mirror_is_reached(name="Package mirror is reached", layout=layout)
+
+
+@deploy("Base image")
+def sandbox_image(image: str) -> None:
+    """A machine of a sandbox, on which Docker runs, has a container image of its own Debian.
+
+    :param image: what the inventory calls it
+    """
+    operations.base_image(name=f"Image {image}", image=image)
 
 
 @deploy("Sandbox down")

@@ -1,7 +1,7 @@
-"""The end of `make sandbox`: a question to the model, what runs where, and how to go on.
+"""The end of `make sandbox` and `make sandbox-mixed`: a question to the model, what runs where, and how to go on.
 
-Run as ``python -m roles.sandbox.ask INVENTORY``. The inventory is read by pyinfra, and the answer comes from outside, through
-the OpenAI-style API, as it would for any other client.
+Run as ``python -m roles.sandbox.ask INVENTORY [TARGET]``; the target is make's. The inventory is read by
+pyinfra, and the answer comes from outside, through the OpenAI-style API, as it would for any other client.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import requests
 
+from roles.base.units import main_pid
 from roles.sandbox.inputs import SOURCES
 from roles.sandbox.settings import Settings
 
@@ -31,9 +32,10 @@ DEFAULT_STATE = str(Settings().sandbox_state)
 
 ROLES = {"rpc-server": "worker", "llama-server": "head"}
 
-LOOK = r"""
-for unit in rpc-server llama-server; do
-    pid=$(systemctl show $unit --property=MainPID --value)
+LOOK = (
+    "for unit in rpc-server llama-server; do\n"
+    + main_pid("$unit")
+    + r"""
     [ "$pid" -gt 0 ] || continue
     program=$(readlink /proc/$pid/exe)
     release=${program#/opt/llama.cpp/releases/}
@@ -42,6 +44,7 @@ for unit in rpc-server llama-server; do
     echo "$unit $release ${commit:-unknown}" $(ss -Htlnp | grep "pid=$pid," | awk '{print $4}')
 done
 """
+)
 """One line for each service of ours that runs: unit, release, commit, and the sockets that it listens on."""
 
 
@@ -81,14 +84,14 @@ class Answer:
 
 def main(arguments: Sequence[str]) -> int:
     """:return: 0 when the model answered"""
-    if len(arguments) != 1:
-        print("say which inventory: python -m roles.sandbox.ask INVENTORY", file=sys.stderr)
+    if len(arguments) not in (1, 2):
+        print("say which inventory: python -m roles.sandbox.ask INVENTORY [TARGET]", file=sys.stderr)
         return 2
-    (inventory,) = arguments
+    inventory, target = [*arguments, "sandbox"][:2]
     try:
         services = look(inventory)
         endpoint = endpoint_of(services)
-        print(report(inventory, endpoint, ask(endpoint), services))
+        print(report(inventory, target, endpoint, ask(endpoint), services))
     except Unanswered as problem:
         print(problem, file=sys.stderr)
         return 1
@@ -156,8 +159,11 @@ def read_answer(response: Mapping[str, Any], seconds: float) -> Answer:
     return Answer(str(response["choices"][0]["text"]), tokens, float(speed))
 
 
-def report(inventory: str, endpoint: str, answer: Answer, services: Sequence[Service]) -> str:
-    """What the user reads at the end."""
+def report(inventory: str, target: str, endpoint: str, answer: Answer, services: Sequence[Service]) -> str:
+    """What the user reads at the end.
+
+    :param target: by which make has made the sandbox
+    """
     # Everything is on one commit; the other one that the sandbox has is the way to try an upgrade.
     other = next((source.commit for source in SOURCES if source.commit != services[0].commit), SOURCES[0].commit)
     request = json.dumps({"prompt": QUESTION, "max_tokens": TOKENS})
@@ -184,9 +190,9 @@ How to go on:
                   pyinfra inventories/lab.py deploys/cluster.py
 
 How to remove everything:
-    make sandbox-down
+    make {target}-down
   The downloads stay for the next time; to remove them as well:
-    pyinfra -y @local deploys/sandbox_down.py --data sandbox_purge=true"""
+    make {target}-down SANDBOX='--data sandbox_purge=true'"""
 
 
 def _table(services: Sequence[Service]) -> str:

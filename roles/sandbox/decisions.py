@@ -11,7 +11,7 @@ from roles.sandbox.layout import Layout, Machine, describe
 from roles.sandbox.seen import Seen
 
 STATE_ENTRIES = frozenset({"machines.json", "machines", "ssh"})
-CACHE_ENTRIES = frozenset({"base", "inputs", "lock"})
+CACHE_ENTRIES = frozenset({"base", "ccache", "inputs", "lock"})
 """All that the sandbox puts into its folders, and so all that it ever removes from them."""
 
 CACHE_MIB = 2048

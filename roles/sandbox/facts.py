@@ -66,6 +66,20 @@ class MirrorReachedFact(FactBase[frozenset[str]]):
         return frozenset(output)
 
 
+class ImageFact(FactBase[bool]):
+    """Whether Docker knows an image by a name."""
+
+    default = bool
+
+    @override
+    def command(self, image: str) -> str:
+        return f"docker image inspect {shlex.quote(image)} >/dev/null 2>&1 && echo yes || true"
+
+    @override
+    def process(self, output: list[str]) -> bool:
+        return "yes" in output
+
+
 def answers(machine: Machine) -> str:
     """A command that succeeds if the machine's sshd greets within two seconds."""
     greet = f"exec 3<>/dev/tcp/{machine.address}/22 && read -r -u 3 greeting && [[ $greeting == SSH-* ]]"

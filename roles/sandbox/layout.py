@@ -12,6 +12,10 @@ from roles.sandbox.settings import Settings
 
 INSIDE = "/srv/inputs"
 """Where a machine sees the inputs."""
+BASE_INSIDE = "/srv/base"
+"""Where a machine sees the root file system that it stands on, without what it has made of it."""
+COMPILER_CACHE_INSIDE = "/srv/ccache"
+"""Where a machine sees what all machines have compiled."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,11 @@ class Layout:
     @property
     def inputs(self) -> str:
         return f"{self.cache}/inputs"
+
+    @property
+    def compiler_cache(self) -> str:
+        """What a compiler has made in one machine, for the next one that compiles the same."""
+        return f"{self.cache}/ccache"
 
     @property
     def suites(self) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from pyinfra.api.state import State
 from roles.base.remote import connection_arguments, say
 from roles.sandbox import apt, decisions, seen
 from roles.sandbox.decisions import Step
-from roles.sandbox.facts import AnsweringFact, MirrorReachedFact, SandboxFact, answers
+from roles.sandbox.facts import AnsweringFact, ImageFact, MirrorReachedFact, SandboxFact, answers
 from roles.sandbox.inputs import MIRROR, MODEL, SOURCES
-from roles.sandbox.layout import Layout, Machine, description_text
+from roles.sandbox.layout import BASE_INSIDE, COMPILER_CACHE_INSIDE, Layout, Machine, description_text
 from roles.sandbox.render import nspawn_command, render
 from roles.sandbox.seen import Remains, Seen
 
@@ -204,6 +204,7 @@ def _make(found: Seen, layout: Layout, machine: Machine, nameservers: Sequence[s
             nameservers=nameservers,
             sources=apt.guest_sources(_mirrors(found), machine.suite),
             apt_options=found.apt_options,
+            compiler_cache=COMPILER_CACHE_INSIDE,
         )
     )
 
@@ -350,3 +351,15 @@ def cache_gone(layout: Layout) -> Commands:
     for entry in entries:
         yield f"rm -rf --one-file-system {shlex.quote(layout.cache)}/{entry}"
     yield f"rmdir --ignore-fail-on-non-empty {shlex.quote(layout.cache)}"
+
+
+@operation()
+def base_image(image: str) -> Commands:
+    """In a machine: the container image that its builds begin with, out of the Debian that the machine stands on.
+
+    :param image: its name, which no registry has to know
+    """
+    if host.get_fact(ImageFact, image=image):
+        host.noop(f"the image {image} is there")
+    else:
+        yield StringCommand(render("image.sh.j2", image=image, base=BASE_INSIDE))

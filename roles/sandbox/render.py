@@ -7,7 +7,7 @@ from typing import Any
 
 from roles.base.templates import TEMPLATES as ALL_TEMPLATES
 from roles.base.templates import render as render_template
-from roles.sandbox.layout import INSIDE, Layout, Machine
+from roles.sandbox.layout import BASE_INSIDE, COMPILER_CACHE_INSIDE, INSIDE, Layout, Machine
 
 TEMPLATES = ALL_TEMPLATES / "sandbox"
 
@@ -35,6 +35,8 @@ def nspawn_command(layout: Layout, machine: Machine) -> str:
             f"--directory={machine.root}",
             f"--network-bridge={layout.bridge}",
             f"--bind-ro={layout.inputs}:{INSIDE}",
+            f"--bind-ro={layout.base(machine.suite)}:{BASE_INSIDE}",
+            f"--bind={layout.compiler_cache}:{COMPILER_CACHE_INSIDE}",
             # Docker's layers are overlay mounts, and those cannot stand on the overlay that is the machine's root.
             f"--bind={machine.docker}:/var/lib/docker",
             "--resolv-conf=off",

@@ -34,8 +34,8 @@ PARTS = (
 )
 PASCAL, ADA = "10de:1b06", "10de:2684"
 DISTRIBUTIONS = {
-    "d12": {"gpus": [PASCAL], "driver_source": "distribution"},
-    "d13": {"gpus": [ADA], "driver_source": "distribution"},
+    "d12": {"gpus": [PASCAL], "driver_source": "distribution", "nvidia_toolkit": False},
+    "d13": {"gpus": [ADA], "driver_source": "distribution", "nvidia_toolkit": False},
 }
 
 KERNEL = "6.1.0-99-test"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from roles.sandbox.layout import lay_out
+from roles.sandbox.settings import SandboxMachine, Settings
 from tests.conftest import ROOT, Ended, run
 
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -59,11 +63,32 @@ def test_every_target_can_be_made(target: str, tmp_path: Path) -> None:
     assert ended.status == 0, ended.text
 
 
-@pytest.mark.parametrize(("target", "deploy"), [("sandbox", "deploys/sandbox.py"), ("sandbox-down", "deploys/sandbox_down.py")])
+UP_AND_DOWN = [("sandbox", "deploys/sandbox.py"), ("sandbox-down", "deploys/sandbox_down.py")]
+
+
+@pytest.mark.parametrize(("target", "deploy"), UP_AND_DOWN)
 def test_the_settings_of_the_sandbox_reach_its_deploys(target: str, deploy: str, tmp_path: Path) -> None:
     settings = "--data sandbox_subnet=198.18.80.0/24"
     commands = make(tmp_path, "--dry-run", target, f"SANDBOX={settings}").output
     assert f"{deploy} --data sandbox_state=/var/lib/gpuquilt-sandbox {settings}\n" in commands
+
+
+@pytest.mark.parametrize(("target", "deploy"), UP_AND_DOWN)
+def test_the_mixed_sandbox_is_made_and_removed_with_the_same_settings(target: str, deploy: str, tmp_path: Path) -> None:
+    """Whatever folder the other one has."""
+    suffix = target.removeprefix("sandbox")
+    said = make(
+        tmp_path, "--dry-run", f"sandbox-mixed{suffix}", "SANDBOX_STATE=/srv/sandbox", "SANDBOX=--data sandbox_purge=true"
+    )
+    (command,) = [line for line in said.output.splitlines() if deploy in line]
+    words = shlex.split(command)
+    settings = dict(word.split("=", 1) for word in words[words.index(deploy) :] if "=" in word)
+    described = [SandboxMachine(**there) for there in json.loads(settings["sandbox_machines"])]
+    made = lay_out(Settings(**settings | {"sandbox_machines": described}))
+    assert [machine.name for machine in made.machines] == ["gqm-cpu", "gqm-vulkan", "gqm-docker", "gqm-head"]
+    assert f'_folder = Path("{made.state}")' in (ROOT / "inventories/mixed.py").read_text()
+    assert not made.subnet.overlaps(lay_out(Settings()).subnet)
+    assert words[-2:] == ["--data", "sandbox_purge=true"]
 
 
 @pytest.mark.parametrize("arguments", [["SANDBOX_STATE=/srv/sandbox"], []], ids=["argument", "environment"])
@@ -130,7 +155,7 @@ def test_all_tests_wait_for_the_programs_that_they_run(target: str, tmp_path: Pa
     assert 0 < commands.index("ssh-keygen=openssh-client") < commands.index("/pytest ")
 
 
-@pytest.mark.parametrize("target", ["sandbox", "sandbox-down", "test", "test-long"])
+@pytest.mark.parametrize("target", ["sandbox", "sandbox-down", "sandbox-mixed", "sandbox-mixed-down", "test", "test-long"])
 def test_without_root_one_sentence_is_all(target: str, tmp_path: Path) -> None:
     ended = make(tmp_path, target, id="echo 1000")
     assert ended.status != 0

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roles.base.download import look as look_at_downloads
+from roles.base.facts import MissingPackagesFact
 from roles.cluster import seen
 from roles.llama_cpp.facts import ReleasesFact, RoomFact
 from roles.nvidia import setup
 from tests.conftest import ROOT, pyinfra_command, run
+from tests.unit.cluster.examples import good_plan
 from tests.unit.fakes import CLUSTER, GOOD, LOOKING, MODEL, Run, deploy, fake, inventory
 from tests.unit.gpus.cases import text
 from tests.unit.test_deploys import typed
@@ -25,9 +28,11 @@ LOOKS = [
     *LOOKING,
     seen.COMMAND,
     ReleasesFact().command(),
-    RoomFact().command("RELEASE"),
+    RoomFact().command(replace(good_plan().hosts["w1"], release="RELEASE")),
     look_at_downloads([], "llama"),
     setup.COMMAND,
+    MissingPackagesFact().command(["cuda-toolkit-13-3"]),
+    MissingPackagesFact().command(["nvidia-cuda-toolkit", "g++-13"]),
 ]
 IN_AUTUMN = "1790000000"
 """21 September 2026, as SOURCE_DATE_EPOCH has it."""
@@ -97,13 +102,23 @@ def test_what_it_prints_of_a_lab_that_computes_with_processors(tmp_path: Path) -
     assert plan["machines"]["@fake/virt"]["left_out"][0]["gpu"]["link"]["verdict"] == "narrow"
 
 
-def test_what_cannot_be_built_yet_is_refused_after_the_tables(tmp_path: Path) -> None:
+def test_a_lab_that_computes_with_its_gpus(tmp_path: Path) -> None:
     run = preflight(lab(tmp_path))
-    assert run.ended.status == 1
-    tables, _, cluster = printed(run).partition("\ncluster\n")
+    assert run.ended.status == 0, run.ended.text
+    tables = printed(run)
     assert "  build    cuda 13.3 for 89-real\n" in tables
     assert "  to do    install NVIDIA driver 550.163.01" in tables
-    assert "  refused  @fake/w1, @fake/w2: its release is planned for cuda" in cluster
+    assert "  to do    install for CUDA 12.4: nvidia-cuda-toolkit, g++-13\n" in tables
+    assert "  to do    install for CUDA 13.3: cuda-toolkit-13-3\n" in tables
+    assert_looked(run)
+
+
+def test_what_the_host_itself_cannot_build_is_refused_after_the_tables(tmp_path: Path) -> None:
+    run = preflight(lab(tmp_path, cuda_toolkit="12.2"))
+    assert run.ended.status == 1
+    tables, _, cluster = printed(run).partition("\ncluster\n")
+    assert "  build    cuda 12.2 for 89-real\n" in tables
+    assert "  refused  @fake/w1, @fake/w2: its release needs CUDA 12.2" in cluster
     assert_looked(run)
 
 
@@ -138,7 +153,7 @@ def test_ways_to_start_it_that_cluster_py_refuses_ask_no_host(tmp_path: Path, mo
     assert run.commands == []
 
 
-@pytest.mark.parametrize("data", [{}, {"rpc_prot": 1}])
+@pytest.mark.parametrize("data", [{"cuda_toolkit": "12.2"}, {"rpc_prot": 1}])
 def test_the_plan_is_written_whatever_is_refused(tmp_path: Path, data: dict[str, Any]) -> None:
     file = tmp_path / "plan.json"
     assert preflight(lab(tmp_path, **data), "--data", f"plan_json={file}").ended.status == 1

@@ -12,6 +12,7 @@ from roles.gpus.link import Verdict
 from tests.conftest import ROOT
 
 CLUSTER = "tests/sandbox/test_cluster.py"
+MIXED = "tests/sandbox/test_mixed.py"
 PREFLIGHT = "tests/sandbox/test_preflight.py"
 RUN_BY = {
     "make sandbox": f"{CLUSTER}::test_make_sandbox_ends_with_an_answer_through_both_workers",
@@ -21,6 +22,11 @@ RUN_BY = {
         "tests/unit/test_makefile.py::test_the_settings_of_the_sandbox_reach_its_deploys"
     ),
     "make sandbox SANDBOX_STATE=/srv/sandbox": ("tests/unit/test_makefile.py::test_deploys_and_inventory_mean_the_same_sandbox"),
+    "make sandbox-mixed": f"{MIXED}::test_one_answer_comes_through_three_kinds_of_workers",
+    "make sandbox-mixed-down": ("tests/unit/test_makefile.py::test_the_mixed_sandbox_is_made_and_removed_with_the_same_settings"),
+    "make sandbox-down sandbox-mixed-down": (
+        "tests/unit/test_makefile.py::test_the_mixed_sandbox_is_made_and_removed_with_the_same_settings"
+    ),
     "make sandbox-down": "tests/sandbox/test_sandbox_role.py::test_removing_it_leaves_nothing_and_touches_nothing_else",
     "pyinfra -y @local deploys/sandbox_down.py --data sandbox_purge=true": (
         "tests/sandbox/test_sandbox_role.py::test_purging_removes_the_cache_but_not_one_that_another_sandbox_stands_on"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from testinfra.host import Host  # type: ignore[import-untyped]
 
@@ -17,7 +18,7 @@ from roles.cluster import plan as planning
 from roles.cluster.plan import HostPlan, make_plan
 from roles.cluster.provision import MachinePlan
 from roles.cluster.settings import Settings
-from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
+from roles.cluster.state import LLAMA_SERVER, RELEASES, RPC_SERVER
 from roles.gpus import lspci, nvidia, sysfs
 from roles.gpus.catalog import load
 from roles.gpus.gpu import Gpu
@@ -67,6 +68,21 @@ class Subject:
         :raises Unanswered: it failed
         """
         return _ask(self.name, self.connection, command)
+
+    @property
+    def folder(self) -> str:
+        """Of the release that is planned."""
+        return f"{RELEASES}/{self.plan.release}"
+
+    def manifest(self) -> dict[str, Any]:
+        """What was written down when that release was built."""
+        manifest: dict[str, Any] = json.loads(self.ask(f"cat {self.folder}/manifest.json"))
+        return manifest
+
+    @property
+    def docker(self) -> bool:
+        """Whether its services run in containers."""
+        return self.plan.runtime == "docker"
 
     @property
     def nvidia(self) -> list[Gpu]:
@@ -145,6 +161,16 @@ class Cluster:
     def driven(self) -> list[Subject]:
         """The hosts that NVIDIA's GPUs are to compute on."""
         return [machine for machine in self.machines if machine.nvidia]
+
+    @property
+    def docker(self) -> list[Subject]:
+        """The hosts whose services run in containers."""
+        return [machine for machine in self.machines if machine.docker]
+
+    @property
+    def contained(self) -> list[Service]:
+        """Those services."""
+        return [service for service in self.services if service.subject.docker]
 
     @property
     def workers(self) -> list[Service]:

@@ -1,7 +1,8 @@
 """Options, and the hosts of the inventory as parameters: a failure names its host.
 
-Parameters of a test: ``machine`` every host, ``driven`` those on which NVIDIA's GPUs are to compute, ``service`` every unit of
-ours, ``worker`` and ``head`` those of one kind.
+Parameters of a test: ``machine`` every host, ``driven`` those on which NVIDIA's GPUs are to compute, ``docker`` those whose
+services run in containers, ``service`` every unit of ours, ``worker`` and ``head`` those of one kind, ``contained`` those in
+containers.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from tests.verify.cluster import Cluster, Connections, Service, Subject, Unanswe
 from tests.verify.inventory import Unusable
 
 CLUSTER = pytest.StashKey[Cluster]()
-DRIVER = "test_driver.py"
 CONNECTIONS = pytest.StashKey[Connections]()
+SERVES = "serves"
+"""The property by which a test says what a worker computes with."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,8 +35,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Without an inventory there is nothing to verify: a run of all other tests passes this folder by."""
     if CLUSTER not in config.stash:
         return True
+    cluster = config.stash[CLUSTER]
+    needed = {"test_driver.py": cluster.driven, "test_container.py": cluster.docker}
     # A parameter without a value would be a test that is skipped.
-    return True if collection_path.name == DRIVER and not config.stash[CLUSTER].driven else None
+    return None if needed.get(collection_path.name, [cluster]) else True
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -64,9 +68,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parameters: dict[str, Sequence[Subject | Service]] = {
         "machine": cluster.machines,
         "driven": cluster.driven,
+        "docker": cluster.docker,
         "service": cluster.services,
         "worker": cluster.workers,
         "head": cluster.heads,
+        "contained": cluster.contained,
     }
     for name, subjects in parameters.items():
         if name in metafunc.fixturenames:
@@ -76,3 +82,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config) -> Cluster:
     return pytestconfig.stash[CLUSTER]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which worker computes with what, of those that were asked: in a mixed cluster nobody knows that by heart."""
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
+    served = [value for report in reports for name, value in report.user_properties if name == SERVES]
+    for line in sorted(map(str, served)):
+        terminalreporter.write_line(line)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-PROPERTIES = "ActiveState,SubState,Result,UnitFileState,MainPID,NRestarts,InvocationID"
+PROPERTIES = "ActiveState,SubState,Result,UnitFileState,NRestarts,InvocationID"
 
 DEVICE = re.compile(r"\s*(?P<name>\S+): (?P<description>.*) \(\d+ MiB, \d+ MiB free\)")
 """A line of the RPC server's banner, e.g. ``  CUDA0: NVIDIA GeForce RTX 4080 (12282 MiB, 9012 MiB free)``."""
@@ -37,12 +37,25 @@ true
 _MODULE = re.compile(r"/lib/modules/([^/]+)/\S+ ([0-9]{3}(?:\.[0-9]+)+)")
 
 
+def container_of(unit: str) -> str:
+    """What the container of a unit is called."""
+    return f"gpuquilt-{unit.removesuffix('.service')}"
+
+
 def service_command(unit: str) -> str:
-    """Shows a unit and its main process; see `service`."""
+    """Shows a unit and the process that does its work; see `service`.
+
+    Of a unit that is a `docker run` that is the first process of its container, which Docker has started and not systemd.
+    """
     return f"""
 systemctl show {unit} --property={PROPERTIES}
 pid=$(systemctl show {unit} --property=MainPID --value)
+case $(readlink /proc/$pid/exe) in
+*/docker | */docker\\ *) pid=$(docker inspect --format '{{{{.State.Pid}}}}' {container_of(unit)} 2>/dev/null || echo 0) ;;
+esac
+echo "MainPID=$pid"
 [ "$pid" -gt 0 ] || exit 0
+awk '/^NSpid:/ && NF > 2 {{ print "Contained=" }}' /proc/$pid/status
 echo "Program=$(readlink /proc/$pid/exe)"
 echo "Digest=$(sha256sum </proc/$pid/exe | cut -c -64)"
 tr '\\0' '\\n' </proc/$pid/cmdline | sed 's/^/Argument=/'
@@ -54,12 +67,13 @@ echo "Started=$(date -d "$(TZ=UTC systemctl show {unit} --property=ExecMainStart
 
 @dataclass(frozen=True)
 class Service:
-    """A unit and its main process.
+    """A unit and the process that does its work.
 
     :param state: systemd's ActiveState and SubState, e.g. ``active/running``
     :param result: why it ended the last time, in systemd's words
     :param enabled: it starts at boot
     :param pid: 0 when it does not run
+    :param contained: it sees other processes than the host's, as in a container
     :param restarts: how often systemd started it again since somebody last did
     :param invocation: systemd's name for this start
     :param program: the file that it runs; its end says when that file is deleted
@@ -74,6 +88,7 @@ class Service:
     result: str = ""
     enabled: bool = False
     pid: int = 0
+    contained: bool = False
     restarts: int = 0
     invocation: str = ""
     program: str = ""
@@ -85,7 +100,7 @@ class Service:
 
     @property
     def running(self) -> bool:
-        return self.state == "active/running"
+        return self.state == "active/running" and self.pid > 0
 
     def option(self, *names: str) -> str | None:
         """The value of an option on its command line; of several the last, as llama.cpp takes it."""
@@ -120,6 +135,7 @@ def service(text: str) -> Service:
         result=one("Result"),
         enabled=one("UnitFileState") == "enabled",
         pid=int(one("MainPID") or 0),
+        contained="Contained" in found,
         restarts=int(one("NRestarts") or 0),
         invocation=one("InvocationID"),
         program=one("Program"),
@@ -188,7 +204,7 @@ def digests(text: str) -> dict[str, str]:
 class Device:
     """What a worker serves.
 
-    :param name: llama.cpp's name for it, e.g. CUDA0
+    :param name: llama.cpp's name for it, e.g. CUDA0 or ROCm0
     :param description: the hardware, e.g. NVIDIA GeForce RTX 4080
     """
 
@@ -197,15 +213,15 @@ class Device:
 
     @property
     def backend(self) -> str:
-        """E.g. cuda, of CUDA0."""
-        return self.name.rstrip("0123456789").lower()
+        """E.g. cuda, of CUDA0; hip, which calls its devices after AMD's ROCm, of ROCm0."""
+        name = self.name.rstrip("0123456789").lower()
+        return "hip" if name == "rocm" else name
 
 
 def devices(journal: str) -> list[Device]:
     """The devices that an RPC server says it serves, from its journal since its start.
 
-    The banner is written out when the first client comes: before that the list is empty. Errors go another way than the
-    banner and may stand between its lines.
+    Errors go another way than the banner and may stand between its lines.
     """
     banner = journal.rpartition("Devices:\n")[2] if "Devices:\n" in journal else ""
     matches = [DEVICE.fullmatch(line) for line in banner.splitlines()]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
 from tests.verify import reading
 from tests.verify.cluster import Service
+from tests.verify.conftest import SERVES
 
 
-def test_worker_serves_the_planned_backend(worker: Service) -> None:
+def test_worker_serves_the_planned_backend(worker: Service, record_property: Callable[[str, object], None]) -> None:
     planned = worker.subject.plan.profile.backend
-    if not worker.subject.plan.clients:
-        pytest.skip(f"{worker.subject}: no head uses it, and a worker says what it serves when its first client comes")
     start = worker.running().invocation
     journal = worker.subject.ask(f"journalctl --no-pager --output=cat _SYSTEMD_INVOCATION_ID={start}")
     devices = reading.devices(journal)
@@ -19,6 +18,8 @@ def test_worker_serves_the_planned_backend(worker: Service) -> None:
         f"{worker.subject}: the journal of {worker.unit} since its start names no device that it serves;"
         " restart the worker and its head if the journal was cleared."
     )
+    served = ", ".join(f"{device.backend} ({device.description})" for device in devices)
+    record_property(SERVES, f"{worker.subject} serves {served}")
     strange = [f"{device.name} ({device.description})" for device in devices if device.backend != planned]
     assert not strange, (
         f"{worker.subject}: {worker.unit} serves {', '.join(strange)} where {planned} is planned;"

@@ -5,22 +5,16 @@ There need not be a KVM: emulated, a machine answers after a minute.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from roles.sandbox import seen
-from roles.sandbox.layout import lay_out
-from roles.sandbox.settings import Settings
 from tests.conftest import Ended, run
+from tests.recipe import alone, digest, folder_of
 
 CACHE = Path("/var/cache/gpuquilt-vm")
 RECIPE = Path(__file__).with_name("image.sh")
@@ -34,26 +28,14 @@ COMMAND_LINE = "root=/dev/vda rw console=ttyS0 quiet mitigations=off no_timer_ch
 @pytest.fixture(scope="session")
 def image() -> Path:
     """The folder that image.sh makes, from the cache if it has this recipe's; machines only read it."""
-    if os.geteuid() != 0:
-        pytest.fail("a disk with Debian on it is made by root alone: run the tests as root")
-    folder = CACHE / _digest(RECIPE)
-    with _alone():
-        if not folder.exists():
-            layout = lay_out(Settings())
-            found = seen.parse(run("sh", "-c", seen.look(layout)).output.splitlines(), layout)
-            assert found.mirrors, "this computer's own package sources name no mirror of Debian"
-            partial = folder.with_suffix(".partial")
-            made = run("sh", str(RECIPE), str(partial), found.mirrors.main, *found.apt_options, timeout=SECONDS_TO_MAKE)
-            assert made.status == 0, made.text
-            partial.rename(folder)
-    return folder
+    return folder_of(RECIPE, CACHE, SECONDS_TO_MAKE)
 
 
 @pytest.fixture(scope="session")
 def boot_disk(image: Path) -> Path:
     """The disk that boot.sh makes of the image, which boots through GRUB; likewise from the cache, and only read."""
-    disk = image / f"boot-{_digest(BOOT_RECIPE)}"
-    with _alone():
+    disk = image / f"boot-{digest(BOOT_RECIPE)}"
+    with alone(CACHE):
         if not disk.exists():
             partial = disk.with_suffix(".partial")
             # What is killed leaves no mounts: they are in a namespace of its own.
@@ -61,19 +43,6 @@ def boot_disk(image: Path) -> Path:
             assert made.status == 0, made.text
             partial.rename(disk)
     return disk
-
-
-def _digest(recipe: Path) -> str:
-    return hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """One at a time makes what is in the cache."""
-    CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 class Vm:

@@ -74,3 +74,18 @@ def test_where_all_is_there_nothing_is_done(tmp_path: Path) -> None:
     assert not run.hosts_told("usermod --append")
     assert "Components: non-free" not in run.ended.text
     assert "\ninstall_packages graphics " not in run.ended.text
+
+
+def test_a_host_without_a_gpu_that_computes_with_vulkan_gets_mesa(tmp_path: Path) -> None:
+    words = "apt-get --simulate install --no-install-recommends mesa-vulkan-drivers libvulkan1 vulkan-tools"
+    answers = {**ENDED, words: ["Inst mesa (1 Debian:13/stable [amd64])"]}
+    wish = {"backend": "vulkan", "vulkan_software": True}
+    hosts = [
+        fake("w1", {}, answers, **wish, **GOOD, **MODEL),
+        fake("w2", {}, ENDED, runtime="docker", docker_engine="none", **wish, **GOOD, **MODEL),
+        fake("head", {}, ENDED, **GOOD, **MODEL),
+    ]
+    run = deploy(inventory(tmp_path, workers=hosts[:2], heads=hosts[2:]), script=PREPARE)
+    assert run.ended.status == 0, run.ended.text
+    assert run.hosts_told(words) == ["w1"]
+    assert run.ended.text.count("\ninstall_packages graphics ") == 1

@@ -102,6 +102,11 @@ def test_the_name_of_a_profile_stays_the_same_from_version_to_version_of_this_pr
         {"options": {"GGML_RPC": "ON", "GGML_AVX": "OFF"}},
         {"options": {"GGML_RPC": "ON"}},
         {"options": {"GGML_RPC": "ON", "GGML_AVX": "ON", "GGML_LTO": "ON"}},
+        {"toolkit": "12.9"},
+        {"architectures": ("61-real",)},
+        {"image": "mine:1"},
+        {"runtime_image": "mine:1"},
+        {"recipe": "0" * 64},
     ],
 )
 def test_whatever_goes_into_a_build_changes_its_name(change: dict[str, Any]) -> None:
@@ -110,7 +115,12 @@ def test_whatever_goes_into_a_build_changes_its_name(change: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("setting", [{"web_ui": True}, {"cmake_options": {"GGML_LTO": "ON"}}, {"commit": OLDER}])
 def test_settings_of_the_build_make_another_release(setting: dict[str, Any]) -> None:
-    assert good_plan(**setting).hosts["w1"].release != good_plan().hosts["w1"].release
+    assert good_plan(**setting).hosts["head"].release != good_plan().hosts["head"].release
+
+
+def test_the_web_page_is_no_matter_of_a_worker() -> None:
+    """None of its programs has one, so the build would look for it in vain."""
+    assert good_plan(web_ui=True).hosts["w1"].release == good_plan().hosts["w1"].release
 
 
 def test_the_users_cmake_options_win() -> None:
@@ -276,6 +286,7 @@ def test_the_plan_as_data_has_every_key() -> None:
         "must_reboot": False,
         "choices": [],
         "refusals": [],
+        "runtime": "native",
     }
 
 

@@ -108,7 +108,7 @@ def test_a_profile_names_backend_toolkit_and_architectures() -> None:
     [
         {"cuda_toolkit": "12.8"},
         {"cuda_architectures": ["61-real", "75-real"]},
-        {"build_image": "registry.example/cuda:12.9.2-devel"},
+        {"runtime": "docker"},
     ],
 )
 def test_whatever_goes_into_a_build_makes_another_release(setting: dict[str, Any]) -> None:
@@ -172,11 +172,11 @@ def test_images_of_the_inventory_are_taken_and_said() -> None:
         "build_image": "mirror.example/cuda:12.9.2-devel-ubuntu24.04",
         "runtime_image": "mirror.example/cuda:12.9.2-runtime",
     }
-    plan = planned(gpu_worker(PASCAL, system="debian12", **images))
+    plan = planned(gpu_worker(PASCAL, system="debian12", runtime="docker", **images))
     there = plan.hosts["w1"]
     assert there.compute.toolkit == "12.9"
     assert there.profile.image == there.compute.build_image == images["build_image"]
-    assert there.compute.runtime_image == images["runtime_image"]
+    assert there.profile.runtime_image == there.compute.runtime_image == images["runtime_image"]
     assert plan.machines["w1"].choices[0] == (
         "build_image = 'mirror.example/cuda:12.9.2-devel-ubuntu24.04' from the inventory,"
         " in place of nvidia/cuda:12.9.2-devel-ubuntu24.04"
@@ -205,8 +205,8 @@ def test_the_user_may_insist_on_a_toolkit_that_is_newer_than_the_driver() -> Non
         (
             gpu_worker(ADA, drivers=loaded("580.95.05"), build_image="nvidia/cuda:13.2.0-devel-ubuntu24.04"),
             [
-                "w1: CUDA 13.2 was made with NVIDIA driver 595.58.03, and this host's is 580.95.05: choose CUDA 13.0,"
-                " or a newer driver, or insist with `cuda_minor_version_compatibility = True`."
+                "w1: CUDA 13.2 of `build_image` was made with NVIDIA driver 595.58.03, and this host's is 580.95.05: choose"
+                " CUDA 13.0, or a newer driver, or insist with `cuda_minor_version_compatibility = True`."
             ],
         ),
         (

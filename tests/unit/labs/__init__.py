@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -49,9 +50,12 @@ def recorded(lab: str, host: str) -> Mapping[str, list[str]]:
     return answers
 
 
-def plan(lab: str) -> Plan:
-    """The plan for a lab."""
-    hosts = data_of(lab)
+def plan(lab: str, **shared: Any) -> Plan:
+    """The plan for a lab.
+
+    :param shared: settings of all hosts beside those of the inventory
+    """
+    hosts = [replace(host, data={**host.data, **shared}) for host in data_of(lab)]
     settings, problems = read_settings([Settings], hosts, frozenset(key for host in hosts for key in host.data))
     assert problems == []
     return make_plan([_host(lab, host, settings[host.name][Settings]) for host in hosts], TODAY, load())

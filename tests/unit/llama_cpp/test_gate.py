@@ -46,6 +46,48 @@ def test_a_library_that_is_not_found() -> None:
     assert judge(lines) == ["bin/ggml-rpc-server does not find its library libggml-rpc.so.0"]
 
 
+def with_cuda(driver: str) -> list[str]:
+    """What a worker for CUDA shows.
+
+    :param driver: what `ldd` says of its library
+    """
+    lines = examination("rpc-server", "ggml-rpc-server", NEWER)
+    last = next(index for index, line in enumerate(lines) if "ld-linux" in line)
+    ours = "	libggml-cuda.so.0 => /x/bin/../lib/../lib/libggml-cuda.so.0 (0x1)"
+    cudart = "	libcudart.so.12 => /lib/x86_64-linux-gnu/libcudart.so.12 (0x1)"
+    return [*lines[:last], ours, cudart, f"	libcuda.so.1 => {driver}", *lines[last:]]
+
+
+def test_nvidias_driver_is_no_part_of_a_release() -> None:
+    assert gate.problems(gate.parse(with_cuda("/lib/x86_64-linux-gnu/libcuda.so.1 (0x1)")), ["rpc-server"], "cuda", NEWER) == []
+
+
+def test_a_missing_driver_is_told_as_such_and_nothing_that_follows_from_it() -> None:
+    lines = [line for line in with_cuda("not found") if not line.strip().startswith("-")]
+    lines = [line.replace("ggml-rpc-server 0", "ggml-rpc-server 127") for line in lines]
+    assert gate.problems(gate.parse(lines), ["rpc-server"], "cuda", NEWER) == [
+        "bin/ggml-rpc-server does not find its library libcuda.so.1, which belongs to NVIDIA's driver (deploys/prepare.py"
+        " installs that, and a reboot may be owed; a container gets it with the device nvidia.com/gpu=all)"
+    ]
+
+
+def test_a_missing_part_of_the_toolkit_is_told_as_any_library() -> None:
+    lines = [line.replace("/lib/x86_64-linux-gnu/libcudart.so.12 (0x1)", "not found") for line in with_cuda("/x (0x1)")]
+    assert gate.problems(gate.parse(lines), ["rpc-server"], "cuda", NEWER) == [
+        "bin/ggml-rpc-server does not find its library libcudart.so.12"
+    ]
+
+
+@pytest.mark.parametrize("backend", ["hip", "sycl", "vulkan"])
+def test_each_backend_is_a_library_of_its_own(backend: str) -> None:
+    """Named as in ggml_add_backend_library of llama.cpp's ggml/src/ggml-*/CMakeLists.txt."""
+    lines = with_cuda("/x (0x1)")
+    without = gate.problems(gate.parse(lines), ["rpc-server"], backend, NEWER)
+    assert without == [f"bin/ggml-rpc-server was built without the {backend} backend"]
+    own = [line.replace("libggml-cuda", f"libggml-{backend}") for line in lines]
+    assert gate.problems(gate.parse(own), ["rpc-server"], backend, NEWER) == []
+
+
 def test_a_library_from_outside_the_release() -> None:
     lines = [
         "	libggml.so.0 => /usr/lib/x86_64-linux-gnu/libggml.so.0 (0x1)" if "libggml.so.0 =>" in line else line

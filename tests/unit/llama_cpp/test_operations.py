@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from pyinfra.api import FunctionCommand, StringCommand
@@ -17,6 +17,7 @@ from pyinfra_testing.util import FakeState, create_host
 
 from roles.base.remote import Answer
 from roles.cluster.plan import HostPlan, Plan
+from roles.cluster.state import CURRENT, RELEASES
 from roles.llama_cpp import gate, operations, recipe
 from roles.llama_cpp.facts import ReleasesFact
 from roles.llama_cpp.manifest import Manifest
@@ -27,12 +28,20 @@ PLAN = good_plan()
 W1, W2, HEAD = (PLAN.hosts[name] for name in ("w1", "w2", "head"))
 
 
-def commands(operation: Any, releases: Mapping[str, Any] = {}, stock: list[str] | None = None, **arguments: Any) -> list[Any]:
+def commands(
+    operation: Any,
+    releases: Mapping[str, Any] = {},
+    stock: list[str] | None = None,
+    images: list[str] | None = None,
+    **arguments: Any,
+) -> list[Any]:
     """What an operation yields on a host that shows this."""
     state = FakeState()
     facts = {
         "facts.ReleasesFact": releases,
         "facts.StockFact": stock or [],
+        "facts.ImagesFact": images or [],
+        "facts.PathsFact": {f"paths={[RELEASES, recipe.ARCHIVES, CURRENT, recipe.ROOT]}": []},
         "facts.CheckoutFact": {f"folder={recipe.SOURCE}": ""},
         "facts.MissingPackagesFact": {f"names={list(recipe.TOOLS)}": ["cmake"]},
     }
@@ -92,6 +101,9 @@ def test_all_builds_but_one_are_stopped(tmp_path: Path) -> None:
     assert stopped(recipe.stop_builds()) == [f"{recipe.UNIT}old.service", f"{recipe.UNIT}new.service"]
 
 
+AnyLab = TypeVar("AnyLab", bound="Lab")
+
+
 class Lab:
     """Hosts that are folders of this computer."""
 
@@ -124,8 +136,12 @@ class Lab:
     def run(self, state: Any, host: Any, command: str, timeout: int = 60) -> Answer:
         for root in ("/opt/llama.cpp", recipe.ROOT):
             command = command.replace(root, f"{self.folder}/{host.name}{root}")
-        ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+        ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=self.environment(host.name))
         return Answer(ended.returncode == 0, ended.stdout.splitlines(), ended.stderr.splitlines())
+
+    def environment(self, name: str) -> Mapping[str, str]:
+        """What the commands of a host run in."""
+        return os.environ
 
     def build(self, name: str) -> bool:
         """Leave what the build's script leaves, and finish it."""
@@ -157,7 +173,11 @@ class Lab:
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    lab = Lab(tmp_path, PLAN)
+    return on_this_computer(Lab(tmp_path, PLAN), monkeypatch)
+
+
+def on_this_computer(lab: AnyLab, monkeypatch: pytest.MonkeyPatch) -> AnyLab:
+    """Have operations talk to a lab's hosts."""
     monkeypatch.setattr(operations, "run", lab.run)
     monkeypatch.setattr(operations, "say", lambda host, sentence: None)
     monkeypatch.setattr(operations, "complain", lambda host, sentence: lab.complaints.append(sentence))

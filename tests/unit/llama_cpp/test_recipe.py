@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.cluster.plan import HostPlan
+from roles.cluster.settings import Runtime
+from roles.gpus.catalog import Backend
 from roles.llama_cpp import recipe
 from tests.unit.cluster.examples import NEWER, good_plan
 
@@ -197,7 +199,7 @@ def test_every_option_of_the_plan_reaches_cmake_quoted() -> None:
     assert "    -DGGML_LTO=ON \\\n" in script
     assert """    -DCMAKE_CXX_FLAGS='-O2 -g'"'"'' \\\n""" in script
     assert "for target in llama-server llama-bench llama-fit-params; do" in script
-    assert "-j 3 $names" in script
+    assert '-j 3 "$@"' in script
     for name in plan.profile.options:
         assert f"    -D{name}=" in script
 
@@ -245,10 +247,35 @@ def test_only_what_no_kept_release_needs_is_superfluous() -> None:
     ]
 
 
-def test_what_cannot_be_built_yet_is_said_with_the_way_out() -> None:
+def of(backend: Backend, system: str = "debian13", runtime: Runtime = "native") -> HostPlan:
     plan = good_plan().hosts["w1"]
+    return replace(plan, runtime=runtime, profile=replace(plan.profile, backend=backend, system=system))
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [of("cpu"), of("cuda"), of("vulkan"), of("vulkan", "ubuntu24.04"), of("hip", "docker", "docker"), of("cpu", "debian99")],
+)
+def test_what_can_be_built(plan: HostPlan) -> None:
     assert recipe.problems_of_backend(plan) == []
-    assert recipe.problems_of_backend(replace(plan, profile=replace(plan.profile, backend="cuda"))) == [
-        'its release is planned for cuda, and only cpu can be built yet: set backend = "cpu" for this host until then;'
-        " deploys/prepare.py makes it ready for its GPUs already."
+
+
+@pytest.mark.parametrize(
+    ("plan", "where", "instead"),
+    [
+        (of("sycl", "ubuntu24.04"), "Ubuntu 24.04", "vulkan"),
+        (of("hip", "ubuntu22.04"), "Ubuntu 22.04", "cpu"),
+        (of("vulkan", "debian12"), "Debian 12", "cpu"),
+        (of("vulkan", "debian99"), "debian99", "cpu"),
+    ],
+)
+def test_what_can_be_built_in_containers_alone_is_said_with_the_way_out(plan: HostPlan, where: str, instead: str) -> None:
+    assert recipe.problems_of_backend(plan) == [
+        f"its release is planned for {plan.profile.backend}, which on {where} can be built in containers alone: set runtime ="
+        f' "docker" for this host, or backend = "{instead}".'
     ]
+
+
+def test_vulkan_needs_tools_of_its_own() -> None:
+    assert set(recipe.tools(of("vulkan"))) - set(recipe.tools(of("cpu"))) == {"libvulkan-dev", "glslc", "spirv-headers"}
+    assert recipe.tools(of("cuda")) == recipe.tools(of("cpu"))

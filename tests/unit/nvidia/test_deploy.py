@@ -33,7 +33,7 @@ SOURCES = {
 
 def prepared(folder: Path, answers: dict[str, Any], **settings: Any) -> Run:
     """A run on one worker of Debian 12 with a card of the Pascal generation."""
-    given = {"driver_source": "distribution", "gpus": ["10de:1b82"], **GOOD, **settings}
+    given = {"driver_source": "distribution", "gpus": ["10de:1b82"], "nvidia_toolkit": False, **GOOD, **settings}
     worker = fake("w1", {"os VERSION_ID": "12"}, {**DONE, **answers}, **given)
     return deploy(inventory(folder, workers=[worker], heads=[fake("head", answers=DONE, **GOOD, **MODEL)]), script=PREPARE)
 
@@ -84,12 +84,12 @@ def test_hands_off(tmp_path: Path, settings: dict[str, Any]) -> None:
 
 
 def test_a_toolkit_that_is_not_to_be_had_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    run = prepared(tmp_path, {}, nvidia_toolkit=True)
+    run = prepared(tmp_path, {}, nvidia_toolkit=None)
     assert run.ended.status != 0
     sentence = (
-        "@fake/w1: nvidia_toolkit = True, and for Debian 12 there is no package of the planned CUDA toolkit 12.2 (there are:"
-        " 12.8, 12.9, 13.0, 13.1, 13.2, 13.3): set `cuda_toolkit` to one of them if the GPUs can do with it, or leave"
-        " `nvidia_toolkit` out and build with Docker."
+        "@fake/w1: its release needs CUDA 12.2, and for Debian 12 there is no package of that toolkit (there are: 12.8, 12.9,"
+        ' 13.0, 13.1, 13.2, 13.3): set runtime = "docker" for this host, or `cuda_toolkit` to one of them if its GPUs and driver'
+        " can do with that, or install it yourself and set `nvidia_toolkit = False`."
     )
     assert sentence in run.ended.text, run.ended.text
 
@@ -99,7 +99,7 @@ def test_a_toolkit_brings_no_driver_of_its_own(tmp_path: Path) -> None:
     run = prepared(
         tmp_path,
         {"cuda-toolkit-12-9": simulation.splitlines(), SIMULATION: DEBIAN_12.splitlines()},
-        nvidia_toolkit=True,
+        nvidia_toolkit=None,
         cuda_toolkit="12.9",
         cuda_minor_version_compatibility=True,
     )

@@ -93,15 +93,16 @@ def test_nobody_there_is_said_in_one_sentence() -> None:
 
 
 def test_the_report_says_what_runs_and_how_to_go_on() -> None:
-    text = report("inventories/sandbox.py", "http://198.18.77.10:8080/v1", Answer(" Paris.\nIt", 3, 26.25), [WORKER, HEAD])
+    answer = Answer(" Paris.\nIt", 3, 26.25)
+    text = report("inventories/mixed.py", "sandbox-mixed", "http://198.18.77.10:8080/v1", answer, [WORKER, HEAD])
     assert "It answered:         Paris. It\n" in text
     assert "26.2 tokens/s (3 tokens)" in text
-    for words in ("make sandbox-down", "deploys/rollback.py", "pytest tests/verify", f"--data commit={OLD}", HEAD.release):
+    for words in ("make sandbox-mixed-down", "deploys/rollback.py", "pytest tests/verify", f"--data commit={OLD}", HEAD.release):
         assert words in text
 
 
 def test_a_sandbox_in_another_folder_is_named_to_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("inventories/sandbox.py", "http://198.18.77.10:8080/v1", Answer(" Paris", 3, 26.25), [WORKER, HEAD])
+    arguments = ("inventories/sandbox.py", "sandbox", "http://198.18.77.10:8080/v1", Answer(" Paris", 3, 26.25), [WORKER, HEAD])
     monkeypatch.setenv("GPUQUILT_SANDBOX_STATE", "/srv/sandbox")
     assert "\n    . .venv/bin/activate\n    export GPUQUILT_SANDBOX_STATE=/srv/sandbox\n" in report(*arguments)
     monkeypatch.setenv("GPUQUILT_SANDBOX_STATE", "/var/lib/gpuquilt-sandbox")

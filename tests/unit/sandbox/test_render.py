@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from roles.sandbox.apt import Mirrors, guest_sources
 from roles.sandbox.inputs import MIRROR, MODEL, SOURCES
-from roles.sandbox.layout import lay_out
+from roles.sandbox.layout import BASE_INSIDE, COMPILER_CACHE_INSIDE, lay_out
 from roles.sandbox.render import TEMPLATES, nspawn_command, render
 from roles.sandbox.seen import HIERARCHIES, Running, look
 from roles.sandbox.settings import Settings
@@ -35,6 +39,9 @@ VALUES: dict[str, Any] = {
     "groups": [f"/sys/fs/cgroup/unified/{W1.name}"],
     "cables": [W1.interface],
     "patience": 40,
+    "compiler_cache": COMPILER_CACHE_INSIDE,
+    "base": BASE_INSIDE,
+    "image": "registry.lan:5000/debian@sha256:0123",
     "booted_with_systemd": False,
 }
 SCRIPTS = sorted(path.name for path in TEMPLATES.glob("*.sh.j2"))
@@ -63,6 +70,60 @@ def test_systemd_keeps_a_machine_where_it_is_pid_1() -> None:
 
 def test_a_machine_made_before_docker_had_a_folder_there_gets_one_when_it_starts() -> None:
     assert "mkdir -p /var/lib/gpuquilt-sandbox/machines/gq-w1/docker" in render("start.sh.j2", **VALUES).splitlines()
+
+
+def test_machines_share_what_they_compile_and_none_can_change_the_base() -> None:
+    words = nspawn_command(LAYOUT, W1).split()
+    assert "--bind=/var/cache/gpuquilt-sandbox/ccache:/srv/ccache" in words
+    assert "--bind-ro=/var/cache/gpuquilt-sandbox/base/trixie:/srv/base" in words
+    assert "mkdir -p /var/cache/gpuquilt-sandbox/ccache" in render("start.sh.j2", **VALUES).splitlines()
+    assert "remote_storage = file:/srv/ccache|update-mtime=true" in render("make.sh.j2", **VALUES | {"sources": ""}).splitlines()
+
+
+def test_an_image_has_no_path_twice(tmp_path: Path) -> None:
+    """The script itself, with a tree of a few files, and a Docker that keeps what it is given."""
+    base = tmp_path / "base"
+    for name in ("etc/debian_version", "etc/apt/sources.list", "etc/ssl/certs/ca-certificates.crt", "var/log/apt", "bin/sh"):
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_text("of the base")
+    (base / "usr/local/share/ca-certificates").mkdir(parents=True)
+    machine = tmp_path / "machine"
+    for name in ("sources.list", "sources.list.d/debian.sources", "apt.conf.d/90sandbox"):
+        (machine / "etc/apt" / name).parent.mkdir(parents=True, exist_ok=True)
+        (machine / "etc/apt" / name).write_text("of the machine")
+    shutil.copytree(base / "etc/ssl", machine / "etc/ssl")
+    (machine / "usr/local/share/ca-certificates").mkdir(parents=True)
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\ncat >{tmp_path}/image.tar\n")
+    docker.chmod(0o755)
+    script = render("image.sh.j2", **VALUES | {"base": str(base)}).replace("--directory=/ ", f"--directory={machine} ")
+    images = []
+    for _ in range(2):
+        subprocess.run(["sh", "-c", script], env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=True)
+        images.append((tmp_path / "image.tar").read_bytes())
+        os.utime(base / "bin/sh", (7, 7))
+    assert images[0] == images[1], "the same files are another layer"
+    with tarfile.open(tmp_path / "image.tar") as image:
+        files = [member.name.removeprefix("./") for member in image if not member.isdir()]
+        assert sorted(files) == sorted(
+            [
+                "bin/sh",
+                "etc/debian_version",
+                "etc/apt/sources.list",
+                "etc/apt/sources.list.d/debian.sources",
+                "etc/apt/apt.conf.d/90sandbox",
+                "etc/ssl/certs/ca-certificates.crt",
+            ]
+        )
+        sources = image.extractfile("etc/apt/sources.list")
+        assert sources is not None and sources.read() == b"of the machine"
+
+
+def test_a_machine_that_has_no_base_to_show_is_told() -> None:
+    script = render("image.sh.j2", **VALUES | {"base": "/nowhere"})
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "there is no /nowhere in this machine" in done.stderr
 
 
 def test_a_machine_knows_its_address_its_peers_and_where_packages_come_from() -> None:

@@ -74,6 +74,8 @@ def test_service_is_read() -> None:
     assert seen.option("--host") is None
     assert len(seen.mapped) == 3
     assert len(seen.opened) == 2
+    assert not seen.contained
+    assert reading.service(SERVICE + "Contained=\n").contained
 
 
 @pytest.mark.parametrize(
@@ -170,10 +172,11 @@ def test_devices_between_errors() -> None:
         "  CUDA0: NVIDIA GeForce RTX 4080 Laptop GPU (12282 MiB, 9012 MiB free)\n"
         "ggml_cuda_init: found 1 CUDA devices\n"
         "  Vulkan1: Intel(R) Arc(tm) A770 Graphics (DG2) (16032 MiB, 14428 MiB free)\n"
+        "  ROCm0: AMD Radeon RX 7900 XTX (24560 MiB, 24510 MiB free)\n"
         "  transport      : TCP\nAccepted client connection\n"
     )
     devices = reading.devices(journal)
-    assert [(device.name, device.backend) for device in devices] == [("CUDA0", "cuda"), ("Vulkan1", "vulkan")]
+    assert [(device.name, device.backend) for device in devices] == [("CUDA0", "cuda"), ("Vulkan1", "vulkan"), ("ROCm0", "hip")]
     assert devices[1].description == "Intel(R) Arc(tm) A770 Graphics (DG2)"
 
 
