@@ -200,12 +200,16 @@ def _run_unit(state: State, host: Host, switch: Switch, unit: str, wanted: HostS
 
 
 def _install(state: State, host: Host, unit: str, wanted: HostState) -> None:
-    """Put the unit's text in place, point `current` at the release, and start; whether it serves is asked afterwards."""
+    """Put the unit's text in place, point `current` at the release, and start; whether it serves is asked afterwards.
+
+    What runs is stopped by its own unit, which knows how: another one's would leave a container behind.
+    """
     _must(
         state,
         host,
         f"""set -e
 cd {RELEASES}/{wanted.release}
+systemctl stop {unit} 2>/dev/null || true
 printf %s {shlex.quote(wanted.units[unit].text)} >/etc/systemd/system/{unit}.new
 mv /etc/systemd/system/{unit}.new /etc/systemd/system/{unit}
 ln -sfn {RELEASES}/{wanted.release} {CURRENT}.new

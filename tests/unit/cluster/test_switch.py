@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service
+from roles.base.remote import Answer
+from roles.cluster import operations
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service, Unit
 from roles.cluster.switch import Switch, fits, foreign_units
 from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, host, machine, offered, plan_of, running, wanted, worker
 
@@ -229,3 +231,20 @@ def test_a_host_that_could_not_go_back_is_named() -> None:
 
 def test_the_two_commits_of_these_tests_differ() -> None:
     assert (NEW["w1"].commit, OLD["w1"].commit) == (NEWER, OLDER)
+
+
+def test_what_runs_is_stopped_before_its_unit_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen for real: by the unit of a program of the host, a container is not stopped, and keeps the port."""
+    told: list[str] = []
+
+    def run(_state: object, _host: object, command: str) -> Answer:
+        told.append(command)
+        return Answer(True, [], [])
+
+    monkeypatch.setattr(operations, "run", run)
+    state = HostState("release", NEWER, "aaaa", {RPC_SERVER: Unit("[Unit]\n", "", ())})
+    operations._install(None, None, RPC_SERVER, state)  # type: ignore[arg-type] # nobody looks at what is None
+    (script,) = told
+    steps = ["systemctl stop rpc-server.service", "mv /etc/systemd/system", "daemon-reload", "systemctl restart --no-block"]
+    places = [script.index(step) for step in steps]
+    assert places == sorted(places)
