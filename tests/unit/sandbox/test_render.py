@@ -80,8 +80,17 @@ def test_machines_share_what_they_compile_and_none_can_change_the_base() -> None
     assert "remote_storage = file:/srv/ccache|update-mtime=true" in render("make.sh.j2", **VALUES | {"sources": ""}).splitlines()
 
 
+def run_with_docker(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script where Docker only keeps what it is given, in ``image.tar``."""
+    docker = folder / "docker"
+    docker.write_text(f"#!/bin/sh\ncat >{folder}/image.tar\n")
+    docker.chmod(0o755)
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
+
+
 def test_an_image_has_no_path_twice(tmp_path: Path) -> None:
-    """The script itself, with a tree of a few files, and a Docker that keeps what it is given."""
+    """The script itself, with a tree of a few files."""
     base = tmp_path / "base"
     for name in ("etc/debian_version", "etc/apt/sources.list", "etc/ssl/certs/ca-certificates.crt", "var/log/apt", "bin/sh"):
         (base / name).parent.mkdir(parents=True, exist_ok=True)
@@ -93,13 +102,10 @@ def test_an_image_has_no_path_twice(tmp_path: Path) -> None:
         (machine / "etc/apt" / name).write_text("of the machine")
     shutil.copytree(base / "etc/ssl", machine / "etc/ssl")
     (machine / "usr/local/share/ca-certificates").mkdir(parents=True)
-    docker = tmp_path / "docker"
-    docker.write_text(f"#!/bin/sh\ncat >{tmp_path}/image.tar\n")
-    docker.chmod(0o755)
     script = render("image.sh.j2", **VALUES | {"base": str(base)}).replace("--directory=/ ", f"--directory={machine} ")
     images = []
     for _ in range(2):
-        subprocess.run(["sh", "-c", script], env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=True)
+        assert run_with_docker(tmp_path, script).returncode == 0
         images.append((tmp_path / "image.tar").read_bytes())
         os.utime(base / "bin/sh", (7, 7))
     assert images[0] == images[1], "the same files are another layer"
@@ -119,11 +125,11 @@ def test_an_image_has_no_path_twice(tmp_path: Path) -> None:
         assert sources is not None and sources.read() == b"of the machine"
 
 
-def test_a_machine_that_has_no_base_to_show_is_told() -> None:
-    script = render("image.sh.j2", **VALUES | {"base": "/nowhere"})
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+def test_a_machine_that_has_no_base_to_show_is_told(tmp_path: Path) -> None:
+    done = run_with_docker(tmp_path, render("image.sh.j2", **VALUES | {"base": "/nowhere"}))
     assert done.returncode == 1
     assert "there is no /nowhere in this machine" in done.stderr
+    assert not (tmp_path / "image.tar").exists()
 
 
 def test_a_machine_knows_its_address_its_peers_and_where_packages_come_from() -> None:
