@@ -38,6 +38,14 @@ def prepared(folder: Path, engine: str = "distribution", **says: list[str]) -> R
     return deploy(inventory(folder, workers=machines, heads=machines[:1]), script=PREPARE)
 
 
+def test_a_host_whose_containers_are_ours_gets_docker_by_itself(tmp_path: Path) -> None:
+    machine = fake("head", answers={ASKED: ["system debian trixie"]}, **GOOD, **MODEL, runtime="docker")
+    other = fake("w1", answers={ASKED: ["system debian trixie"]}, **GOOD, **MODEL)
+    run = deploy(inventory(tmp_path, workers=[machine, other], heads=[machine]), "--dry", script=PREPARE)
+    assert run.ended.status == 0, run.ended.text
+    assert set(run.hosts_told(ASKED)) == {"head"}
+
+
 def of_docker(run: Run) -> list[tuple[str, str]]:
     """The commands that are about Docker, and not a look at it, as (host, command)."""
     return [(host, command) for host, command in run.commands if "docker" in command and "dpkg-query" not in command]
