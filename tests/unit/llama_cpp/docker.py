@@ -1,8 +1,8 @@
 """A stand-in for Docker that keeps images in a folder, for scripts and commands that are run for real.
 
 ``$DOCKER_STATE`` is that folder: ``tags.json`` (tag → ID), ``images/ID`` (the commit of its label, and the root file system),
-``told`` (every command). ``build`` makes what lies in ``built``, if anything does, and prints what stands in ``says``; with a
-file ``dead`` it does not answer.
+``told`` (every command). ``build`` makes what lies in ``built``, if anything does, and prints what stands in ``says``;
+``built_by`` is how it was asked to. With a file ``dead`` it does not answer.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ elif words[:2] == ["image", "rm"]:
 elif words[0] == "pull":
     end(f"Error response from daemon: pull access denied for {words[-1]}")
 elif words[0] == "build":
+    (state / "built_by").write_text(f"{os.environ['BUILDX_BUILDER']} {os.environ['DOCKER_BUILDKIT']}")
     print((state / "says").read_text(), end="", file=sys.stderr)
     if not (state / "built").exists():
         end("ERROR: failed to solve")
