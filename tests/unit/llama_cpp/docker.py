@@ -2,7 +2,8 @@
 
 ``$DOCKER_STATE`` is that folder: ``tags.json`` (tag → ID), ``images/ID`` (the commit of its label, and the root file system),
 ``told`` (every command). ``build`` makes what lies in ``built``, if anything does, and prints what stands in ``says``;
-``built_by`` is how it was asked to. With a file ``dead`` it does not answer.
+``built_by`` is how it was asked to. With a file ``dead`` it does not answer, and with
+``starts_nothing`` no container starts.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ elif words[0] == "load":
     new.rename(state / "images" / found)
     write(tags | {name.decode(): found})
 elif words[0] == "run":
+    if (state / "starts_nothing").exists():
+        end("docker: Error response from daemon: no such device.\n\nRun 'docker run --help' for more information")
     found = identity(words[words.index("-c") - 1])
     inside = words[-1].replace(os.environ.get("HOST_ROOT", "//none"), str(images[found] / "root"))
     sys.exit(subprocess.run(["sh", "-c", inside]).returncode)

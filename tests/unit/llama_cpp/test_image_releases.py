@@ -96,6 +96,15 @@ def test_an_image_of_another_commit_gets_no_name(lab: ImageLab) -> None:
     assert lab.releases("w1") == {}
 
 
+def test_an_image_that_cannot_be_started_is_said(lab: ImageLab) -> None:
+    (lab.folder / "w1" / "state" / "starts_nothing").touch()
+    assert not lab.build("w1")
+    assert lab.complaints == [
+        f"w1: what is to be {W1.release} could not be examined (docker: Error response from daemon: no such device.): see to it,"
+        " then run again."
+    ]
+
+
 @pytest.mark.parametrize("step", ["docker image tag", "docker image rm", "rm -rf", "mv"])
 def test_a_run_killed_before_the_last_step_leaves_no_release(lab: ImageLab, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     def killed(state: object, host: object, command: str, timeout: int = 60) -> Answer:
