@@ -41,7 +41,7 @@ workers = [
     # Debian 13; it computes with Vulkan, as a GPU would: Mesa's llvmpipe plays one with the processors.
     _host("vulkan", backend="vulkan", vulkan_software=True),
     # Debian 13; it computes with its processors, in a container. No registry is asked: `make sandbox-mixed` makes the image that
-    # its own image is built from. On a computer with access to one, leave these two lines out, or name your own images.
+    # its own image is built from. With a registry, leave the two images out, or name your own.
     _host("docker", runtime="docker", build_image="gpuquilt/debian:13", runtime_image="gpuquilt/debian:13"),
 ]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from roles.cluster.passthrough import VFIO, Passthrough
 from roles.cluster.remarks import Remarks
-from roles.cluster.settings import Runtime, Settings
+from roles.cluster.settings import Settings
 from roles.gpus.catalog import Backend, Catalog
 from roles.gpus.gpu import Gpu, declared
 from roles.gpus.link import Verdict
@@ -110,7 +110,7 @@ def select(
     dead = [gpu for gpu in own if gpu.link and gpu.link.verdict == Verdict.UNREACHABLE]
     able, unable = _known([gpu for gpu in own if gpu not in dead], catalog, remarks if works else Remarks())
     left_out += [LeftOut(gpu, UNREACHABLE) for gpu in dead] + unable
-    native, compromise = _native(able, settings.runtime, system, catalog) if works else (CPU, "")
+    native, compromise = _native(able, settings, system, catalog) if works else (CPU, "")
     backend = native if settings.backend == "auto" else settings.backend
     if settings.backend != "auto":
         remarks.override("backend", settings.backend, native)
@@ -285,7 +285,7 @@ def can(gpu: Gpu, backend: Backend, catalog: Catalog) -> bool:
     return backend == "vulkan"
 
 
-def _native(able: Sequence[Gpu], runtime: Runtime, system: str, catalog: Catalog) -> tuple[Backend, str]:
+def _native(able: Sequence[Gpu], settings: Settings, system: str, catalog: Catalog) -> tuple[Backend, str]:
     """The backend that is made for the GPUs; ``cpu`` where there is no GPU with memory of its own.
 
     :return: the backend, and in words why it is Vulkan in place of a better one, empty where it is not
@@ -297,13 +297,20 @@ def _native(able: Sequence[Gpu], runtime: Runtime, system: str, catalog: Catalog
         known = catalog.distributions.get(system)
         has_packages = backend == "cuda" or (known is not None and backend in known.backends)
         # A container brings them.
-        if runtime == "native" and not has_packages:
+        if settings.runtime == "native" and not has_packages:
             return "vulkan", f"vulkan in place of {backend}, for which {known.title if known else system} has no packages"
-        strange = [gpu for gpu in mine if not can(gpu, backend, catalog)]
+        strange = [gpu for gpu in mine if not can(gpu, backend, catalog)] or unfit(mine, backend, settings, catalog)
         if strange:
             return "vulkan", f"vulkan in place of {backend}, whose libraries have no code for {titles(strange)}"
         return backend, ""
     return CPU, ""
+
+
+def unfit(gpus: Iterable[Gpu], backend: Backend, settings: Settings, catalog: Catalog) -> list[Gpu]:
+    """Those of the GPUs that what the catalog's image for a backend holds does not drive."""
+    if backend == "cuda" or settings.runtime != "docker" or settings.runtime_image is not None:
+        return []
+    return [gpu for gpu in gpus if gpu.generation in catalog.images[backend].unfit]
 
 
 def _computing(able: Sequence[Gpu], backend: Backend, settings: Settings, catalog: Catalog) -> tuple[Gpu, ...]:

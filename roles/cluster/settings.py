@@ -158,8 +158,8 @@ class Settings(RoleSettings):
     )
     build_image: _Image | None = Field(
         None,
-        description="the container image that llama.cpp is built in, Debian's or Ubuntu's or made of one, by a name"
-        " that Docker knows there or can pull, also with a digest; default: the one of backend and toolkit",
+        description="with runtime = 'docker', the container image that llama.cpp is built in, Debian's or Ubuntu's or made of"
+        " one, by a name that Docker knows there or can pull, also with a digest; default: the one of backend and toolkit",
     )
     runtime_image: _Image | None = Field(
         None,

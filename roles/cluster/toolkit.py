@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from roles.cluster.backend import titles
+from roles.cluster.backend import titles, unfit
 from roles.cluster.remarks import Remarks
 from roles.cluster.settings import Settings
 from roles.gpus.catalog import Backend, Catalog, Images, Toolkit, numbers
@@ -95,8 +95,7 @@ def _other(host: Computing, catalog: Catalog, remarks: Remarks) -> ComputePlan:
     images = catalog.images[host.backend]
     build, runtime = _images(host.settings, images, images, remarks)
     targets = sorted({gpu.gfx_target for gpu in host.gpus if gpu.gfx_target}) if host.backend == "hip" else []
-    strange = [gpu for gpu in host.gpus if gpu.generation in images.unfit]
-    if strange and host.settings.runtime == "docker" and host.settings.runtime_image is None:
+    if strange := unfit(host.gpus, host.backend, host.settings, catalog):
         remarks.warnings.append(
             f"{runtime} and what is installed there are older than {titles(strange)}: set `runtime_image` and `build_image` to"
             ' images of a later release, or backend = "vulkan".'
@@ -170,8 +169,8 @@ def _asked(settings: Settings, remarks: Remarks) -> str | None:
 
 
 def _named(settings: Settings) -> dict[str, str]:
-    """Setting → the toolkit that its image's tag names."""
-    images = {key: getattr(settings, key) or "" for key in IMAGES}
+    """Setting → the toolkit that its image's tag names; nothing on a host without containers, which has no use for images."""
+    images = {key: getattr(settings, key) or "" for key in IMAGES if settings.runtime == "docker"}
     return {key: match[1] for key, image in images.items() if (match := _TAG.search(image))}
 
 
@@ -278,7 +277,9 @@ def _images(settings: Settings, chosen: Images | Toolkit, instead: Images | Tool
 
     :param instead: has those that would be taken without the settings
     """
-    for key in ("build_image", "runtime_image"):
+    if settings.runtime != "docker":
+        return chosen.build_image, chosen.runtime_image
+    for key in IMAGES:
         if getattr(settings, key) is not None:
             remarks.override(key, getattr(settings, key), getattr(instead, key))
     return settings.build_image or chosen.build_image, settings.runtime_image or chosen.runtime_image

@@ -160,10 +160,16 @@ def _dockerfile(plan: HostPlan) -> str:
 def examine(plan: HostPlan) -> str:
     line = f'{gate.SECTION}image {{{{.Id}}}} {{{{index .Config.Labels "{REVISION}"}}}}'
     devices = "\n".join(f'{_is_there(device)} && set -- "$@" --device {quote(device)}' for device in plan.devices)
+    said = f"{partial_folder(plan.release)}/said"
     return f"""docker image inspect --format {quote(line)} {partial_tag(plan.release)} || exit 1
 set --
 {devices}
-{_RUN} "$@" {partial_tag(plan.release)} -c {quote(gate.command(release_folder(plan.release)))}"""
+if ! {_RUN} "$@" {partial_tag(plan.release)} -c {quote(gate.command(release_folder(plan.release)))} 2>{said}; then
+    # Docker's own last line names its help.
+    grep -v -e --help -e '^$' {said} >&2
+    exit 1
+fi
+rm {said}"""
 
 
 def _is_there(device: str) -> str:

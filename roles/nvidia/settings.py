@@ -33,5 +33,6 @@ class Settings(RoleSettings):
         None,
         description="whether the CUDA toolkit of the plan is installed on this host itself, several GB: true or false; default:"
         " where llama.cpp is built for CUDA without Docker, and its run-time libraries alone where such a build comes from"
-        " another host; with false you install what is needed, and `cmake_options` can name your nvcc (CMAKE_CUDA_COMPILER)",
+        " another host; with false you install what is needed, and `cmake_options` can name your nvcc (CMAKE_CUDA_COMPILER); with"
+        " runtime = 'docker' none is installed, since the image has it",
     )

@@ -56,6 +56,7 @@ RUN_BY = {
     "make test": "tests/unit/test_makefile.py::test_every_target_can_be_made",
     "make test-unit": "tests/unit/test_makefile.py::test_every_target_can_be_made",
     "make test-long": "tests/unit/test_makefile.py::test_every_target_can_be_made",
+    "make test-cuda": "tests/unit/test_makefile.py::test_every_target_can_be_made",
     "curl http://192.168.1.20:8080/v1/completions -H 'Content-Type: application/json'"
     ' -d \'{"prompt": "The capital city of France is called", "max_tokens": 8, "temperature": 0}\'': (
         "tests/sandbox/test_readme.py::test_the_endpoint_is_asked_with_curl"

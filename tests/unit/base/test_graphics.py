@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT
+from tests.unit.docker.examples import TRIXIE
 from tests.unit.fakes import GOOD, MODEL, Run, deploy, fake, inventory
 
 PREPARE = ROOT / "deploys/prepare.py"
@@ -76,13 +77,17 @@ def test_where_all_is_there_nothing_is_done(tmp_path: Path) -> None:
     assert "\ninstall_packages graphics " not in run.ended.text
 
 
+DOCKER = {"docker-buildx-plugin": TRIXIE}
+"""A host with a Docker of its own."""
+
+
 def test_a_host_without_a_gpu_that_computes_with_vulkan_gets_mesa(tmp_path: Path) -> None:
     words = "apt-get --simulate install --no-install-recommends mesa-vulkan-drivers libvulkan1 vulkan-tools"
     answers = {**ENDED, words: ["Inst mesa (1 Debian:13/stable [amd64])"]}
     wish = {"backend": "vulkan", "vulkan_software": True}
     hosts = [
         fake("w1", {}, answers, **wish, **GOOD, **MODEL),
-        fake("w2", {}, ENDED, runtime="docker", docker_engine="none", **wish, **GOOD, **MODEL),
+        fake("w2", {}, {**ENDED, **DOCKER}, runtime="docker", docker_engine="none", **wish, **GOOD, **MODEL),
         fake("head", {}, ENDED, **GOOD, **MODEL),
     ]
     run = deploy(inventory(tmp_path, workers=hosts[:2], heads=hosts[2:]), script=PREPARE)

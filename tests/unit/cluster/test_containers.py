@@ -216,19 +216,32 @@ def test_a_home_made_image_with_its_toolkit_is_taken() -> None:
     assert (there.profile.image, there.profile.runtime_image, there.profile.toolkit) == (MINE, "mine:2", "12.4")
 
 
-def test_on_a_host_itself_no_image_decides() -> None:
-    planned(docker(PASCAL, drivers=DRIVER, build_image=MINE, runtime="native"))
+@pytest.mark.parametrize("image", [MINE, "nvidia/cuda:12.6.3-devel-ubuntu24.04", "nvidia/cuda:13.2.0-devel-ubuntu24.04"])
+def test_on_a_host_itself_no_image_decides(image: str) -> None:
+    """It may be there for the other hosts, in the group `all`."""
+    there, box, _ = planned(docker(PASCAL, drivers=DRIVER, build_image=image, runtime="native"))
+    assert (there.profile, box.choices) == (planned(docker(PASCAL, drivers=DRIVER, runtime="native"))[0].profile, ())
 
 
 def test_an_image_that_is_too_old_for_the_gpu_is_warned_of() -> None:
-    (warning,) = [line for line in planned(docker(B580))[2] if "image" in line]
+    (warning,) = [line for line in planned(docker(B580, backend="sycl"))[2] if "image" in line]
     assert warning == (
         "w1: intel/oneapi-toolkit:2026.1.1-devel-ubuntu24.04 and what is installed there are older than 0000:07:00.0 Intel"
         " Corporation Battlemage G21 [Arc B580]: set `runtime_image` and `build_image` to images of a later release, or backend ="
         ' "vulkan".'
     )
-    for worker in (docker(ARC), docker(B580, runtime_image="mine:26.04"), docker(B580, backend="vulkan")):
+    for worker in (docker(ARC), docker(B580, backend="sycl", runtime_image="mine:26.04"), docker(B580, backend="vulkan")):
         assert not [line for line in planned(worker)[2] if "image" in line]
+
+
+def test_left_to_the_plan_vulkan_takes_its_place() -> None:
+    there, box, warnings = planned(docker(B580))
+    assert (there.compute.backend, there.devices) == ("vulkan", ("/dev/dri",))
+    assert box.choices[0] == (
+        "vulkan in place of sycl, whose libraries have no code for 0000:07:00.0 Intel Corporation Battlemage G21 [Arc B580]"
+    )
+    assert not [line for line in warnings if "image" in line]
+    assert planned(docker(B580, runtime_image="mine:26.04"))[0].compute.backend == "sycl"
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,8 @@ def test_b7_a_module_that_the_kernel_has_refused_is_no_reboot() -> None:
 
 def test_b15_an_image_that_is_newer_than_the_driver_is_refused_before_it_is_built() -> None:
     """nvidia-smi said CUDA 13.0, which is driver 580, and the base was nvidia/cuda:13.2.0-devel."""
-    worker = gpu_worker(ADA, drivers=loaded("580.95.05", "open"), build_image="nvidia/cuda:13.2.0-devel-ubuntu24.04")
+    image = "nvidia/cuda:13.2.0-devel-ubuntu24.04"
+    worker = gpu_worker(ADA, drivers=loaded("580.95.05", "open"), runtime="docker", build_image=image)
     assert planned(worker).refusals == (
         "w1: CUDA 13.2 of `build_image` was made with NVIDIA driver 595.58.03, and this host's is 580.95.05: choose CUDA 13.0, or"
         " a newer driver, or insist with `cuda_minor_version_compatibility = True`.",

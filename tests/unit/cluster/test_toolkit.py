@@ -184,7 +184,7 @@ def test_images_of_the_inventory_are_taken_and_said() -> None:
 
 
 def test_an_older_toolkit_may_be_named_by_its_image_alone() -> None:
-    plan = compute(gpu_worker(PASCAL, system="debian12", build_image="nvidia/cuda:12.6.3-devel-ubuntu22.04"))
+    plan = compute(gpu_worker(PASCAL, system="debian12", runtime="docker", build_image="nvidia/cuda:12.6.3-devel-ubuntu22.04"))
     assert (plan.toolkit, plan.runtime_image) == ("12.6", "nvidia/cuda:12.6.3-runtime-ubuntu24.04")
 
 
@@ -203,7 +203,7 @@ def test_the_user_may_insist_on_a_toolkit_that_is_newer_than_the_driver() -> Non
     ("worker", "refusals"),
     [
         (
-            gpu_worker(ADA, drivers=loaded("580.95.05"), build_image="nvidia/cuda:13.2.0-devel-ubuntu24.04"),
+            gpu_worker(ADA, drivers=loaded("580.95.05"), runtime="docker", build_image="nvidia/cuda:13.2.0-devel-ubuntu24.04"),
             [
                 "w1: CUDA 13.2 of `build_image` was made with NVIDIA driver 595.58.03, and this host's is 580.95.05: choose"
                 " CUDA 13.0, or a newer driver, or insist with `cuda_minor_version_compatibility = True`."
@@ -232,7 +232,9 @@ def test_the_user_may_insist_on_a_toolkit_that_is_newer_than_the_driver() -> Non
             ],
         ),
         (
-            gpu_worker(ADA, drivers=loaded("580.95.05"), cuda_toolkit="12.9", runtime_image="nvidia/cuda:13.0.2-runtime"),
+            gpu_worker(
+                ADA, drivers=loaded("580.95.05"), runtime="docker", cuda_toolkit="12.9", runtime_image="cuda:13.0.2-runtime"
+            ),
             [
                 "w1: CUDA 12.9 and 13.0 are named by `cuda_toolkit`, `build_image` and `runtime_image`: name one toolkit in all"
                 " of them."

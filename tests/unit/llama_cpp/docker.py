@@ -1,8 +1,9 @@
 """A stand-in for Docker that keeps images in a folder, for scripts and commands that are run for real.
 
 ``$DOCKER_STATE`` is that folder: ``tags.json`` (tag → ID), ``images/ID`` (the commit of its label, and the root file system),
-``told`` (every command). ``build`` makes what lies in ``built``, if anything does, and prints what stands in ``says``; with a
-file ``dead`` it does not answer.
+``told`` (every command). ``build`` makes what lies in ``built``, if anything does, and prints what stands in ``says``;
+``built_by`` is how it was asked to. With a file ``dead`` it does not answer, and with
+``starts_nothing`` no container starts.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ elif words[:2] == ["image", "rm"]:
 elif words[0] == "pull":
     end(f"Error response from daemon: pull access denied for {words[-1]}")
 elif words[0] == "build":
+    (state / "built_by").write_text(f"{os.environ['BUILDX_BUILDER']} {os.environ['DOCKER_BUILDKIT']}")
     print((state / "says").read_text(), end="", file=sys.stderr)
     if not (state / "built").exists():
         end("ERROR: failed to solve")
@@ -78,6 +80,8 @@ elif words[0] == "load":
     new.rename(state / "images" / found)
     write(tags | {name.decode(): found})
 elif words[0] == "run":
+    if (state / "starts_nothing").exists():
+        end("docker: Error response from daemon: no such device.\n\nRun 'docker run --help' for more information")
     found = identity(words[words.index("-c") - 1])
     inside = words[-1].replace(os.environ.get("HOST_ROOT", "//none"), str(images[found] / "root"))
     sys.exit(subprocess.run(["sh", "-c", inside]).returncode)

@@ -97,6 +97,7 @@ def test_the_dockerfile_of_the_release_is_built_under_its_partial_name(attempt: 
         f" {tried.path(recipe.SOURCE)}"
     )
     assert (build / "Dockerfile.dockerignore").exists()
+    assert (tried.folder / "state" / "built_by").read_text() == "default 1"
 
 
 def test_the_jobs_of_the_inventory_reach_the_dockerfile(attempt: Try) -> None:

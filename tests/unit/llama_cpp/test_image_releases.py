@@ -12,7 +12,7 @@ from pyinfra.api import StringCommand
 
 from roles.base.remote import Answer
 from roles.llama_cpp import image, operations, recipe
-from roles.llama_cpp.facts import ImagesFact
+from roles.llama_cpp.facts import ImagesFact, ReleasesFact, RoomFact
 from tests.unit.cluster.examples import NEWER
 from tests.unit.llama_cpp import docker
 from tests.unit.llama_cpp.test_image import ID, PLAN, W1, W2
@@ -94,6 +94,15 @@ def test_an_image_of_another_commit_gets_no_name(lab: ImageLab) -> None:
     ]
     assert image.tag(W1.release) not in lab.tags("w1")
     assert lab.releases("w1") == {}
+
+
+def test_an_image_that_cannot_be_started_is_said(lab: ImageLab) -> None:
+    (lab.folder / "w1" / "state" / "starts_nothing").touch()
+    assert not lab.build("w1")
+    assert lab.complaints == [
+        f"w1: what is to be {W1.release} could not be examined (docker: Error response from daemon: no such device.): see to it,"
+        " then run again."
+    ]
 
 
 @pytest.mark.parametrize("step", ["docker image tag", "docker image rm", "rm -rf", "mv"])
@@ -189,9 +198,12 @@ def test_all_images_of_ours_are_taken_back() -> None:
     assert commands(operations.nothing) == []
 
 
-def test_a_host_without_docker_has_no_images(lab: ImageLab) -> None:
-    systemctl = lab.folder / "head" / "systemctl"
+def test_a_docker_that_does_not_run_is_not_asked(lab: ImageLab) -> None:
+    lab.build("w1")
+    told = lab.folder / "w1" / "state" / "told"
+    asked = told.read_text()
+    systemctl = lab.folder / "w1" / "systemctl"
     systemctl.write_text("#!/bin/sh\nexit 3\n")
-    (lab.folder / "head" / "docker").unlink()
-    fact = ImagesFact()
-    assert lab.must("head", fact.command()) == []
+    for command in (ImagesFact().command(), ReleasesFact().command(), RoomFact().command(W1)):
+        assert lab.run(None, lab.hosts["w1"], command).ok
+    assert told.read_text() == asked

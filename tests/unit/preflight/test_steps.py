@@ -10,6 +10,7 @@ from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen
 from roles.cluster.switch import Switch
 from roles.preflight.steps import steps
 from tests.unit.cluster.examples import OLDER, good_plan, running, wanted
+from tests.unit.llama_cpp.test_image import PLAN as IMAGES
 
 PLAN = good_plan()
 NEW = wanted(PLAN)
@@ -41,6 +42,13 @@ def test_a_new_host_gets_a_release_and_starts_it() -> None:
         "w2": (f"get {RELEASE['w2']} from w1", f"switch to {RELEASE['w2']}", f"start {RPC_SERVER}"),
         "head": (f"build {RELEASE['head']}", f"switch to {RELEASE['head']}", f"start {LLAMA_SERVER}"),
     }
+
+
+def test_where_containers_run_images_are_built_and_got() -> None:
+    found = said({name: Seen() for name in RELEASE}, releases=[], plan=IMAGES)
+    release = IMAGES.hosts["w1"].release
+    assert (found["w1"][0], found["w2"][0]) == (f"build the image of {release}", f"get the image of {release} from w1")
+    assert found["head"][0] == f"build {RELEASE['head']}"
 
 
 def test_an_upgrade_names_both_releases() -> None:

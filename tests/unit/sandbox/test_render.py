@@ -89,25 +89,29 @@ def run_with_docker(folder: Path, script: str) -> subprocess.CompletedProcess[st
     return subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
 
 
-def test_an_image_has_no_path_twice(tmp_path: Path) -> None:
-    """The script itself, with a tree of a few files."""
-    base = tmp_path / "base"
+def script_of_image(folder: Path) -> str:
+    """The script itself, with a base and a machine of a few files."""
+    base = folder / "base"
     for name in ("etc/debian_version", "etc/apt/sources.list", "etc/ssl/certs/ca-certificates.crt", "var/log/apt", "bin/sh"):
         (base / name).parent.mkdir(parents=True, exist_ok=True)
         (base / name).write_text("of the base")
     (base / "usr/local/share/ca-certificates").mkdir(parents=True)
-    machine = tmp_path / "machine"
+    machine = folder / "machine"
     for name in ("sources.list", "sources.list.d/debian.sources", "apt.conf.d/90sandbox"):
         (machine / "etc/apt" / name).parent.mkdir(parents=True, exist_ok=True)
         (machine / "etc/apt" / name).write_text("of the machine")
     shutil.copytree(base / "etc/ssl", machine / "etc/ssl")
     (machine / "usr/local/share/ca-certificates").mkdir(parents=True)
-    script = render("image.sh.j2", **VALUES | {"base": str(base)}).replace("--directory=/ ", f"--directory={machine} ")
+    return render("image.sh.j2", **VALUES | {"base": str(base)}).replace("--directory=/ ", f"--directory={machine} ")
+
+
+def test_an_image_has_no_path_twice(tmp_path: Path) -> None:
+    script = script_of_image(tmp_path)
     images = []
     for _ in range(2):
         assert run_with_docker(tmp_path, script).returncode == 0
         images.append((tmp_path / "image.tar").read_bytes())
-        os.utime(base / "bin/sh", (7, 7))
+        os.utime(tmp_path / "base/bin/sh", (7, 7))
     assert images[0] == images[1], "the same files are another layer"
     with tarfile.open(tmp_path / "image.tar") as image:
         files = [member.name.removeprefix("./") for member in image if not member.isdir()]
@@ -123,6 +127,14 @@ def test_an_image_has_no_path_twice(tmp_path: Path) -> None:
         )
         sources = image.extractfile("etc/apt/sources.list")
         assert sources is not None and sources.read() == b"of the machine"
+
+
+def test_of_a_machine_that_lacks_a_file_there_is_no_image(tmp_path: Path) -> None:
+    """By its name it would be taken for a whole one ever after."""
+    script = script_of_image(tmp_path)
+    (tmp_path / "machine/etc/apt/apt.conf.d/90sandbox").unlink()
+    assert run_with_docker(tmp_path, script).returncode != 0
+    assert not (tmp_path / "image.tar").exists()
 
 
 def test_a_machine_that_has_no_base_to_show_is_told(tmp_path: Path) -> None:

@@ -143,6 +143,6 @@ def test_a_process_that_sees_no_other_of_the_host_is_in_a_container(tmp_path: Pa
     with process("unshare", "--pid", "--fork", "--kill-child", "sleep", "60") as outside:
         children = Path(f"/proc/{outside}/task/{outside}/children")
         while not (inside := children.read_text().split()):
-            pass
+            assert os.waitpid(outside, os.WNOHANG)[0] == 0, "unshare has ended"
         assert look(tmp_path, int(inside[0]), "exit 1").contained
         assert not look(tmp_path, outside, "exit 1").contained
