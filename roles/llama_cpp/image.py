@@ -113,7 +113,9 @@ def room(plan: HostPlan) -> str:
     bases = join(dict.fromkeys([plan.profile.image, plan.profile.runtime_image]))
     return f"""{_RUNS} && running=yes || running=
 ask() {{ [ -n "$running" ] && timeout {_SECONDS} docker "$@" 2>/dev/null; }}
-[ -e {release_folder(plan.release)}/{FILE} ] && ask image inspect {tag(plan.release)} >/dev/null && exit 0
+# What a Docker has that does not run is not known: a release that is there is no reason to ask for room.
+has_image() {{ [ -z "$running" ] || ask image inspect {tag(plan.release)} >/dev/null; }}
+[ -e {release_folder(plan.release)}/{FILE} ] && has_image && exit 0
 root=$(ask info --format '{{{{.DockerRootDir}}}}')
 case $(ask info --format '{{{{.DriverStatus}}}}') in *io.containerd.snapshotter*) root=/var/lib/containerd ;; esac
 root=${{root:-/var/lib/docker}}
