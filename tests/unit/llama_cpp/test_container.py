@@ -71,12 +71,12 @@ def test_a_variables_value_is_not_in_the_command_line() -> None:
     assert values("--env", variables=["B", "A"])[-3:] == ["GPUQUILT_STATE", "A", "B"]
 
 
-def test_folders_are_there_once_and_for_reading() -> None:
-    *_, first, second = values("--mount", folders=["/srv/b", '/srv/a, "b"', "/srv/b"])
-    assert next(csv.reader([first])) == ["type=bind", 'source=/srv/a, "b"', 'target=/srv/a, "b"', "readonly"]
-    assert second == "type=bind,source=/srv/b,target=/srv/b,readonly"
-    home = ["type=bind,source=/var/cache/llama.cpp,target=/var/cache/llama.cpp"]
-    assert values("--mount") == values("--mount", folders=["/var/cache/llama.cpp"]) == home
+def test_files_are_there_for_reading_and_nothing_that_lies_beside() -> None:
+    home, first, second = values("--mount", files=["/srv/b.gguf", '/srv/a, "b".gguf'])
+    assert home == "type=bind,source=/var/cache/llama.cpp,target=/var/cache/llama.cpp"
+    assert first == "type=bind,source=/srv/b.gguf,target=/srv/b.gguf,readonly"
+    assert next(csv.reader([second])) == ["type=bind", 'source=/srv/a, "b".gguf', 'target=/srv/a, "b".gguf', "readonly"]
+    assert values("--mount") == [home]
 
 
 @pytest.mark.parametrize(
