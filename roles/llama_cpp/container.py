@@ -73,7 +73,8 @@ def command_line(
 
 def _limits(plan: HostPlan, user: Identity) -> list[str]:
     """What a container may do and have."""
-    words = ["--network", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    # A Docker that maps users gives the host's network to none but those that it does not map.
+    words = ["--network", "host", "--userns", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
     words += ["--user", f"{user.user}:{user.group}"]
     words += [word for group in user.groups for word in ("--group-add", str(group))]
     words += [word for device in plan.devices for word in ("--device", device)]

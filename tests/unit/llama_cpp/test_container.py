@@ -46,10 +46,15 @@ def test_what_the_image_would_start_by_itself_does_not_count() -> None:
 def test_it_may_nothing_but_what_it_is_given() -> None:
     line = words()
     assert {"--rm", "--read-only"} <= set(line)
-    wanted = {"--cap-drop": "ALL", "--security-opt": "no-new-privileges", "--network": "host", "--pull": "never"}
+    wanted = {"--cap-drop": "ALL", "--security-opt": "no-new-privileges", "--pull": "never"}
     assert {option: values(option) for option in wanted} == {option: [value] for option, value in wanted.items()}
     assert values("--user") == ["995:994"]
     assert not {"--privileged", "--cap-add", "--volume", "--device", "--group-add", "--memory"} & set(line)
+
+
+def test_it_has_the_hosts_network_where_docker_maps_users_too() -> None:
+    """Seen for real: "cannot share the host's network namespace when user namespaces are enabled"."""
+    assert (values("--network"), values("--userns")) == (["host"], ["host"])
 
 
 def test_devices_and_the_groups_that_they_belong_to() -> None:
