@@ -11,7 +11,7 @@ from roles.base.templates import render as render_template
 OWN_VARIABLES = frozenset({"HOME", "LLAMA_CACHE", "GPUQUILT_STATE"})
 
 SECONDS = 20
-"""How long Docker may take to say what runs."""
+"""How long Docker may take to answer a question."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
