@@ -11,7 +11,7 @@ from roles.base.templates import render as render_template
 OWN_VARIABLES = frozenset({"HOME", "LLAMA_CACHE", "GPUQUILT_STATE"})
 
 SECONDS = 20
-"""How long Docker may take to say what runs."""
+"""How long Docker may take to answer a question."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -27,13 +27,13 @@ def main_pid(unit: str) -> str:
     """Shell lines that set ``pid`` to the process that does a unit's work, 0 where there is none.
 
     Of a unit that runs a container that is the container's first process, and not the `docker run` that systemd has started.
-    Docker is asked only then.
+    Docker is asked only then. Of a client that was upgraded while it ran, the kernel says ``/usr/bin/docker (deleted)``.
 
     :param unit: a name, or a variable of the shell with its dollar sign, that is the name of a unit
     """
     return f"""pid=$(systemctl show {unit} --property=MainPID --value)
 case "$(readlink "/proc/$pid/exe")" in
-*/docker)
+*/docker | */docker\\ *)
     unit_name={unit}
     pid=$(timeout {SECONDS} docker inspect --format '{{{{.State.Pid}}}}' "{container("${unit_name%.service}")}" 2>/dev/null)
     pid=${{pid:-0}}

@@ -50,7 +50,7 @@ def command_line(
     arguments: Sequence[str],
     before: Sequence[str] = (),
     variables: Iterable[str] = (),
-    folders: Iterable[str] = (),
+    files: Iterable[str] = (),
     stop_signal: str = "SIGTERM",
 ) -> list[str]:
     """The words that start a program for a unit.
@@ -59,7 +59,7 @@ def command_line(
     :param arguments: of the program
     :param before: a program, with its absolute path and its arguments, that starts this one in its own place
     :param variables: names of the unit's own variables that the program needs beside `MARK`
-    :param folders: what a container is to see of the host, too, for reading alone, at the same path
+    :param files: what a container is to see of the host, too, for reading alone, at the same path
     :param stop_signal: what ends it in a container, whose first process does not even notice a signal that it does not handle
     """
     words = [*before, f"{CURRENT}/{program.path}", *arguments]
@@ -67,13 +67,14 @@ def command_line(
         return words
     run = [DOCKER, "run", "--rm", "--name", container(unit), "--pull", "never", "--log-driver", "none"]
     run += ["--stop-signal", stop_signal, "--stop-timeout", str(STOP_SECONDS)]
-    run += _limits(plan, program.user) + _sees(variables, folders)
+    run += _limits(plan, program.user) + _sees(variables, files)
     return [*run, "--entrypoint", words[0], program.image, *words[1:]]
 
 
 def _limits(plan: HostPlan, user: Identity) -> list[str]:
     """What a container may do and have."""
-    words = ["--network", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    # A Docker that maps users gives the host's network to none but those that it does not map.
+    words = ["--network", "host", "--userns", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
     words += ["--user", f"{user.user}:{user.group}"]
     words += [word for group in user.groups for word in ("--group-add", str(group))]
     words += [word for device in plan.devices for word in ("--device", device)]
@@ -85,10 +86,11 @@ def _limits(plan: HostPlan, user: Identity) -> list[str]:
     return words
 
 
-def _sees(variables: Iterable[str], folders: Iterable[str]) -> list[str]:
+def _sees(variables: Iterable[str], files: Iterable[str]) -> list[str]:
     """The files and variables of a container that are not the image's."""
     words = ["--tmpfs", "/tmp", "--mount", _mount(HOME), "--workdir", HOME]
-    words += [word for folder in sorted({*folders} - {HOME}) for word in ("--mount", _mount(folder, "readonly"))]
+    # Each by itself: one may be a link to another folder, which Docker follows here and nobody can follow in there.
+    words += [word for file in files for word in ("--mount", _mount(file, "readonly"))]
     words += ["--env", f"HOME={HOME}", "--env", f"LLAMA_CACHE={HOME}"]
     # Without values, which `ps` would show to everybody: Docker's client takes them from the unit's own.
     words += [word for name in (MARK, *sorted(variables)) for word in ("--env", name)]

@@ -70,7 +70,7 @@ class RoomFact(FactBase[Room | None]):
 
     @override
     def process(self, output: list[str]) -> Room | None:
-        releases, builds, *more = output[0].split()
+        releases, builds, *more = output[0].split(maxsplit=3)
         return Room(int(releases), int(builds), int(more[0]) if more else 0, *more[1:])
 
     @override

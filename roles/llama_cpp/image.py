@@ -12,6 +12,7 @@ from shlex import join, quote
 
 from roles.base.operations import WORK
 from roles.base.templates import render
+from roles.base.units import SECONDS
 from roles.cluster.dockerfile import LABEL, REVISION, dockerfile
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import IMAGE, RELEASES
@@ -44,8 +45,6 @@ What makes the difference is the toolkit in the image that it is built in."""
 SPACE: Mapping[Backend, int] = {"cpu": 1024, "vulkan": 2048, "cuda": 6144, "sycl": 8192, "hip": 24576}
 """MiB that Docker needs for the finished image alone: estimates."""
 
-_SECONDS = 20
-"""How long the daemon may take to answer."""
 # A question to its socket would start it.
 _RUNS = "systemctl is-active --quiet docker.service"
 _RUN = (
@@ -72,16 +71,16 @@ def show(mark: str) -> str:
     :param mark: what its line begins with; ID and commit follow
     """
     line = f'{mark}{{{{.Id}}}} {{{{index .Config.Labels "{REVISION}"}}}}'
-    return f"{_RUNS} && timeout {_SECONDS} docker image inspect --format {quote(line)} {IMAGE}:$name 2>/dev/null"
+    return f"{_RUNS} && timeout {SECONDS} docker image inspect --format {quote(line)} {IMAGE}:$name 2>/dev/null"
 
 
 LIST = f"""
 {_RUNS} || exit 0
 exec 2>/dev/null
-containers=$(timeout {_SECONDS} docker ps --all --quiet)
-[ -z "$containers" ] || timeout {_SECONDS} docker inspect --format 'used {{{{.Image}}}}' $containers
-timeout {_SECONDS} docker image ls --no-trunc --format '{{{{.ID}}}} {{{{.Repository}}}}:{{{{.Tag}}}}' {IMAGE}
-timeout {_SECONDS} docker image ls --no-trunc --format '{{{{.ID}}}} {{{{.ID}}}}' --filter dangling=true --filter label={OURS}
+containers=$(timeout {SECONDS} docker ps --all --quiet)
+[ -z "$containers" ] || timeout {SECONDS} docker inspect --format 'used {{{{.Image}}}}' $containers
+timeout {SECONDS} docker image ls --no-trunc --format '{{{{.ID}}}} {{{{.Repository}}}}:{{{{.Tag}}}}' {IMAGE}
+timeout {SECONDS} docker image ls --no-trunc --format '{{{{.ID}}}} {{{{.ID}}}}' --filter dangling=true --filter label={OURS}
 true
 """
 """The command that shows the images of ours, by tag, or by ID where they have none, and what containers use."""
@@ -112,8 +111,10 @@ def removal(images: Sequence[str]) -> str:
 def room(plan: HostPlan) -> str:
     bases = join(dict.fromkeys([plan.profile.image, plan.profile.runtime_image]))
     return f"""{_RUNS} && running=yes || running=
-ask() {{ [ -n "$running" ] && timeout {_SECONDS} docker "$@" 2>/dev/null; }}
-[ -e {release_folder(plan.release)}/{FILE} ] && ask image inspect {tag(plan.release)} >/dev/null && exit 0
+ask() {{ [ -n "$running" ] && timeout {SECONDS} docker "$@" 2>/dev/null; }}
+# What a Docker has that does not run is not known: a release that is there is no reason to ask for room.
+has_image() {{ [ -z "$running" ] || ask image inspect {tag(plan.release)} >/dev/null; }}
+[ -e {release_folder(plan.release)}/{FILE} ] && has_image && exit 0
 root=$(ask info --format '{{{{.DockerRootDir}}}}')
 case $(ask info --format '{{{{.DriverStatus}}}}') in *io.containerd.snapshotter*) root=/var/lib/containerd ;; esac
 root=${{root:-/var/lib/docker}}

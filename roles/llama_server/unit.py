@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address
-from posixpath import dirname
 
 from roles.base.download import Download
 from roles.base.units import container
@@ -70,10 +69,9 @@ def render(plan: HostPlan, settings: Settings, program: Program, model: Sequence
     """
     environment = {**plan.compute.environment, **settings.environment}
     words = arguments(options(plan, settings, model))
-    folders = [dirname(file.path) for file in model]
     text = render_template(
         f"systemd/{LLAMA_SERVER}.j2",
-        command=command_line(LLAMA_SERVER, plan, program, words, variables=environment, folders=folders),
+        command=command_line(LLAMA_SERVER, plan, program, words, variables=environment, files=[file.path for file in model]),
         hashes=[file.sha256 for file in model],
         environment=environment,
         container=container(LLAMA_SERVER) if program.image else "",

@@ -55,4 +55,7 @@ def listening(state: State, host: Host, unit: Unit) -> None:
 def _fallen_back(served: Sequence[str], planned: str, journal: Sequence[str]) -> str:
     said = reasons(journal)
     why = f'its journal says "{said[-1].strip()}"' if said else "its journal gives no reason"
-    return f"{RPC_SERVER} serves {', '.join(served)}, and no device of the backend {planned} that is planned: {why}."
+    return (
+        f"{RPC_SERVER} serves {', '.join(served)}, and no device of the backend {planned} that is planned: {why}; see to the"
+        " driver there, or correct `backend` or rpc_server_devices."
+    )

@@ -113,6 +113,11 @@ def test_the_process_of_a_container_is_its_first(tmp_path: Path, client: int, un
     assert (tmp_path / "asked").read_text() == "inspect --format {{.State.Pid}} gpuquilt-rpc-server\n"
 
 
+def test_a_client_that_was_upgraded_is_still_dockers(tmp_path: Path, client: int) -> None:
+    (tmp_path / "bin/docker").unlink()
+    assert pid_of(tmp_path, "rpc-server.service", client, "echo 4711") == "=4711="
+
+
 def test_a_container_that_is_not_there_has_no_process(tmp_path: Path, client: int) -> None:
     """Then the real one prints an empty line, and fails."""
     assert pid_of(tmp_path, "rpc-server.service", client, "echo; echo no such object >&2; exit 1") == "=0="

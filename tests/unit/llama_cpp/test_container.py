@@ -46,10 +46,15 @@ def test_what_the_image_would_start_by_itself_does_not_count() -> None:
 def test_it_may_nothing_but_what_it_is_given() -> None:
     line = words()
     assert {"--rm", "--read-only"} <= set(line)
-    wanted = {"--cap-drop": "ALL", "--security-opt": "no-new-privileges", "--network": "host", "--pull": "never"}
+    wanted = {"--cap-drop": "ALL", "--security-opt": "no-new-privileges", "--pull": "never"}
     assert {option: values(option) for option in wanted} == {option: [value] for option, value in wanted.items()}
     assert values("--user") == ["995:994"]
     assert not {"--privileged", "--cap-add", "--volume", "--device", "--group-add", "--memory"} & set(line)
+
+
+def test_it_has_the_hosts_network_where_docker_maps_users_too() -> None:
+    """Seen for real: "cannot share the host's network namespace when user namespaces are enabled"."""
+    assert (values("--network"), values("--userns")) == (["host"], ["host"])
 
 
 def test_devices_and_the_groups_that_they_belong_to() -> None:
@@ -71,12 +76,12 @@ def test_a_variables_value_is_not_in_the_command_line() -> None:
     assert values("--env", variables=["B", "A"])[-3:] == ["GPUQUILT_STATE", "A", "B"]
 
 
-def test_folders_are_there_once_and_for_reading() -> None:
-    *_, first, second = values("--mount", folders=["/srv/b", '/srv/a, "b"', "/srv/b"])
-    assert next(csv.reader([first])) == ["type=bind", 'source=/srv/a, "b"', 'target=/srv/a, "b"', "readonly"]
-    assert second == "type=bind,source=/srv/b,target=/srv/b,readonly"
-    home = ["type=bind,source=/var/cache/llama.cpp,target=/var/cache/llama.cpp"]
-    assert values("--mount") == values("--mount", folders=["/var/cache/llama.cpp"]) == home
+def test_files_are_there_for_reading_and_nothing_that_lies_beside() -> None:
+    home, first, second = values("--mount", files=["/srv/b.gguf", '/srv/a, "b".gguf'])
+    assert home == "type=bind,source=/var/cache/llama.cpp,target=/var/cache/llama.cpp"
+    assert first == "type=bind,source=/srv/b.gguf,target=/srv/b.gguf,readonly"
+    assert next(csv.reader([second])) == ["type=bind", 'source=/srv/a, "b".gguf', 'target=/srv/a, "b".gguf', "readonly"]
+    assert values("--mount") == [home]
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_images_in_use_and_others_names_are_left_alone() -> None:
 
 
 def test_room_is_dockers() -> None:
-    assert RoomFact().process(["100 2000 1500 /srv/docker"]) == Room(100, 2000, 1500, "/srv/docker")
+    assert RoomFact().process(["100 2000 1500 /srv/my docker"]) == Room(100, 2000, 1500, "/srv/my docker")
     assert RoomFact().process(["100 2000"]) == Room(100, 2000, 0)
     assert image.problems_of_space(W1, Room(100, 2000, 1500, "/srv/docker")) == [
         "/srv/docker has 2000 MiB free, and building the image needs 2596 MiB: free some space there.",

@@ -207,3 +207,15 @@ def test_a_docker_that_does_not_run_is_not_asked(lab: ImageLab) -> None:
     for command in (ImagesFact().command(), ReleasesFact().command(), RoomFact().command(W1)):
         assert lab.run(None, lab.hosts["w1"], command).ok
     assert told.read_text() == asked
+
+
+def test_a_release_that_is_there_needs_no_room_even_while_docker_does_not_run(lab: ImageLab) -> None:
+    room = RoomFact().command(W1)
+    assert lab.must("w1", room) != []
+    lab.build("w1")
+    assert lab.must("w1", room) == []
+    (lab.folder / "w1" / "systemctl").write_text("#!/bin/sh\nexit 3\n")
+    assert lab.must("w1", room) == []
+    (lab.folder / "w1" / "systemctl").write_text("#!/bin/sh\n")
+    lab.must("w1", f"docker image rm {image.tag(W1.release)}")
+    assert lab.must("w1", room) != []

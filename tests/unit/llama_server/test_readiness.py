@@ -167,13 +167,14 @@ def test_a_worker_that_serves_its_processors_in_silence(on: Use) -> None:
         with pytest.raises(HostError) as caught:
             listening(None, None, WORKER)  # type: ignore[arg-type]
         assert str(caught.value) == (
-            f'rpc-server.service serves CPU, and no device of the backend cuda that is planned: its journal says "{reason}".'
+            f'rpc-server.service serves CPU, and no device of the backend cuda that is planned: its journal says "{reason}"; see'
+            " to the driver there, or correct `backend` or rpc_server_devices."
         )
 
 
 def test_a_worker_that_does_not_say_why(on: Use) -> None:
     on(Host(sights=[LISTENS], journal=[serving("Vulkan0", "Vulkan1")]))
-    with pytest.raises(HostError, match=r"serves Vulkan0, Vulkan1, and no .* cuda .*: its journal gives no reason\.$"):
+    with pytest.raises(HostError, match=r"serves Vulkan0, Vulkan1, and no .* cuda .*: its journal gives no reason; see"):
         listening(None, None, WORKER)  # type: ignore[arg-type]
 
 
