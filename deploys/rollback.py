@@ -7,12 +7,13 @@ from functools import partial
 
 from pyinfra import host
 
-from roles import cluster, llama_server, rpc_server
+from roles import cluster, llama_cpp, llama_server, rpc_server
 from roles.cluster.look import look
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 from roles.settings import MODELS
 
-seen = look(MODELS)
+# Before the endpoint is taken down: is what it is to go back to still there?
+seen = look(MODELS, checks=[llama_cpp.check_before])
 plan = seen.plan.hosts.get(host.name)
 
 # A hypervisor that is nothing else runs nothing of ours: it takes part in the look alone.

@@ -12,15 +12,16 @@ from pyinfra import host
 from pyinfra.api import deploy
 
 from roles.base.settings import HostSettings
+from roles.cluster.facts import SeenFact
 from roles.cluster.plan import HostPlan
-from roles.llama_cpp.facts import RoomFact
+from roles.llama_cpp.facts import ReleasesFact, RoomFact
 from roles.llama_cpp.kinds import kind_of
 from roles.llama_cpp.manifest import Manifest, missing_flags
 from roles.llama_cpp.operations import build_tools, built_release, fetched_release, nothing, only_releases
 from roles.llama_cpp.recipe import problems_of_backend
 from roles.llama_cpp.settings import Settings
 
-__all__ = ["Manifest", "Settings", "build", "check", "fetch", "missing_flags", "prepare", "prune", "remove"]
+__all__ = ["Manifest", "Settings", "build", "check", "check_before", "fetch", "missing_flags", "prepare", "prune", "remove"]
 
 LONGEST_BUILD = 6 * 3600
 """Seconds. A run that ends before the build does leaves it running, and the next one follows it."""
@@ -32,6 +33,18 @@ def check(plan: HostPlan, settings: HostSettings) -> list[str]:
     """Why this host cannot have its release, one sentence each, as far as that can be known before anything is changed."""
     room = host.get_fact(RoomFact, plan=plan)
     return problems_of_backend(plan) + ([] if room is None else kind_of(plan).problems_of_space(plan, room))
+
+
+def check_before(plan: HostPlan, settings: HostSettings) -> list[str]:
+    """Why this host cannot go back to its release before, one sentence each: whoever cleans up Docker takes its image away."""
+    before = host.get_fact(SeenFact).before
+    if before is None or before.release in host.get_fact(ReleasesFact):
+        return []
+    return [
+        f"its release before, {before.release}, is not there any more (its folder or its image was removed, or Docker does not"
+        f" run): start Docker if it should run, or make the inventory what it was then (commit {before.commit[:12]}) and run"
+        " deploys/cluster.py, which builds it anew."
+    ]
 
 
 @deploy("llama.cpp")

@@ -18,6 +18,7 @@ from roles.cluster.state import CURRENT, LLAMA_SERVER, RELEASES, RPC_SERVER, Hos
 from tests.conftest import ROOT, pyinfra_command
 from tests.unit.cluster.examples import NETWORK, NEWER, OLDER, good_plan, wanted
 from tests.unit.fakes import ADDRESSES, CLUSTER, GOOD, LOOKING, MODEL, SEEN, Run, deploy, fake, good_inventory, inventory, is_look
+from tests.unit.llama_cpp.examples import manifest
 
 ROLLBACK = ROOT / "deploys" / "rollback.py"
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -373,6 +374,32 @@ def test_hosts_that_cannot_go_back_together_do_not_go_back_at_all(
     assert run.ended.status != 0
     assert "Traceback" not in run.ended.text
     assert [command for _, command in run.commands if sentence in command]
+    for words in (STOP, *START.values()):
+        assert run.hosts_told(words) == []
+
+
+def test_a_host_whose_release_before_is_gone_takes_nobody_down(tmp_path: Path) -> None:
+    """Its folder is still there; the image that its manifest names was cleaned up."""
+
+    def there(name: str, image: str = "") -> tuple[str, dict[str, Any]]:
+        before = states(OLDER)[name]
+        kept = replace(manifest(), release=before.release, commit=before.commit, image=image)
+        answers = runs(states(NEWER)[name])
+        answers[SEEN] = [*answers[SEEN], f"before {before.to_json()}"]
+        releases = {"::gpuquilt release": [f"::gpuquilt release {before.release}", *kept.to_json().splitlines()]}
+        return fake(name, answers={**releases, **answers, **FAILS}, **GOOD, **(MODEL if name == "head" else {}))
+
+    workers = [there("w1"), there("w2", f"sha256:{'a' * 64}")]
+    run = deploy(inventory(tmp_path, workers=workers, heads=[there("head")]), script=ROLLBACK)
+    assert run.ended.status != 0
+    refusals = run.ended.text.partition("nothing was changed, because:\n")[2].splitlines()
+    said = [line.strip() for line in refusals if "@fake/" in line]
+    release = states(OLDER)["w2"].release
+    assert said == [
+        f"@fake/w2: its release before, {release}, is not there any more (its folder or its image was removed, or Docker does"
+        f" not run): start Docker if it should run, or make the inventory what it was then (commit {OLDER[:12]}) and run"
+        " deploys/cluster.py, which builds it anew."
+    ]
     for words in (STOP, *START.values()):
         assert run.hosts_told(words) == []
 
