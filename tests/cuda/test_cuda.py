@@ -102,7 +102,8 @@ def test_a_worker_that_serves_the_processors_is_a_failure(fallen_back: Run) -> N
     assert fallen_back.ended.status != 0, fallen_back.ended.text
     said = (
         f"{WORKER} serves CPU, and no device of the backend cuda that is planned: its journal says"
-        ' "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"'
+        ' "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"; see to the driver there, or correct'
+        " `backend` or rpc_server_devices."
     )
     assert said in fallen_back.ended.text
     machine, release = fallen_back.lab.machine, fallen_back.lab.plan.release
