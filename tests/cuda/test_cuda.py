@@ -114,9 +114,10 @@ def test_a_worker_that_serves_the_processors_is_a_failure(fallen_back: Run) -> N
 def test_verification_finds_it_too(fallen_back: Run) -> None:
     machine = fallen_back.lab.machine
     machine.out(f"systemctl start {WORKER}")
+    journal = f"journalctl --output=cat _SYSTEMD_INVOCATION_ID={machine.shows(WORKER, 'InvocationID')['InvocationID']}"
     end = time.monotonic() + 60
-    while machine.ssh(f"journalctl --boot --unit={WORKER} --output=cat | tail -n 5 | grep -q Devices:").status != 0:
-        assert time.monotonic() < end, machine.out(f"journalctl --boot --unit={WORKER} --output=cat")
+    while "Devices:" not in (said := machine.out(journal)):
+        assert time.monotonic() < end, said
         time.sleep(1)
     test = "tests/verify/test_backend.py"
     ended = run(sys.executable, "-m", "pytest", test, "--inventory", fallen_back.lab.inventory)
