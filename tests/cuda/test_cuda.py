@@ -102,7 +102,8 @@ def test_a_worker_that_serves_the_processors_is_a_failure(fallen_back: Run) -> N
     assert fallen_back.ended.status != 0, fallen_back.ended.text
     said = (
         f"{WORKER} serves CPU, and no device of the backend cuda that is planned: its journal says"
-        ' "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"'
+        ' "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"; see to the driver there, or correct'
+        " `backend` or rpc_server_devices."
     )
     assert said in fallen_back.ended.text
     machine, release = fallen_back.lab.machine, fallen_back.lab.plan.release
@@ -113,9 +114,10 @@ def test_a_worker_that_serves_the_processors_is_a_failure(fallen_back: Run) -> N
 def test_verification_finds_it_too(fallen_back: Run) -> None:
     machine = fallen_back.lab.machine
     machine.out(f"systemctl start {WORKER}")
+    journal = f"journalctl --output=cat _SYSTEMD_INVOCATION_ID={machine.shows(WORKER, 'InvocationID')['InvocationID']}"
     end = time.monotonic() + 60
-    while machine.ssh(f"journalctl --boot --unit={WORKER} --output=cat | tail -n 5 | grep -q Devices:").status != 0:
-        assert time.monotonic() < end, machine.out(f"journalctl --boot --unit={WORKER} --output=cat")
+    while "Devices:" not in (said := machine.out(journal)):
+        assert time.monotonic() < end, said
         time.sleep(1)
     test = "tests/verify/test_backend.py"
     ended = run(sys.executable, "-m", "pytest", test, "--inventory", fallen_back.lab.inventory)
