@@ -61,7 +61,7 @@ def test_the_gate_misses_the_driver_and_nothing_else(built: Run) -> None:
         " that, and a reboot may be owed; a container gets it with the device nvidia.com/gpu=all), so"
         f" {built.lab.plan.release} is not used; what was in use still is."
         for program in PROGRAMS
-    ]
+    ], built.ended.text
 
 
 def test_it_holds_code_for_its_card_alone(built: Run) -> None:

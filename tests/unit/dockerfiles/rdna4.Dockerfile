@@ -21,7 +21,7 @@ RUN --mount=type=bind,target=/source,rw \
     source=/source; \
     build=/build; \
     partial=/release; \
-    renice -n 10 $$ >/dev/null; \
+    renice -n 10 $$ >/dev/null 2>&1 || true; \
     mkdir -p "$build"; \
     git config --global --add safe.directory "$source"; \
     head=$(git -C "$source" rev-parse HEAD); \
@@ -98,8 +98,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1201-worker-49cbe8
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1201-worker-49cbe8 /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1201-worker-22d9d2
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1201-worker-22d9d2 /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -108,7 +108,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-hip-gfx1201-worker-49cbe8" \
+    gpuquilt.release="222222222222-docker-v3-hip-gfx1201-worker-22d9d2" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="hip" \
     gpuquilt.architectures="gfx1201" \

@@ -21,7 +21,7 @@ RUN --mount=type=bind,target=/source,rw \
     source=/source; \
     build=/build; \
     partial=/release; \
-    renice -n 10 $$ >/dev/null; \
+    renice -n 10 $$ >/dev/null 2>&1 || true; \
     mkdir -p "$build"; \
     git config --global --add safe.directory "$source"; \
     head=$(git -C "$source" rev-parse HEAD); \
@@ -97,8 +97,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-2bdcaa
-RUN ln -s /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-2bdcaa /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-79e73d
+RUN ln -s /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-79e73d /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -107,7 +107,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="0c1e57098bba" \
     org.opencontainers.image.revision="0c1e57098bba43ac29e6e3b677cdceebdd22334f" \
-    gpuquilt.release="0c1e57098bba-docker-v3-cuda12.9-61-worker-2bdcaa" \
+    gpuquilt.release="0c1e57098bba-docker-v3-cuda12.9-61-worker-79e73d" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="cuda" \
     gpuquilt.toolkit="12.9" \

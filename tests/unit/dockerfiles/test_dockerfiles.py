@@ -325,6 +325,14 @@ def test_a_failing_compiler_is_not_taken_for_a_sentence(attempt: Try) -> None:
     assert (failed.status, failed.log[-1]) == (1, "CMake Error: no compiler")
 
 
+def test_a_builder_that_is_slower_already_builds_all_the_same(attempt: Try, tmp_path: Path) -> None:
+    """As one whose Docker was started so: it may not become quicker."""
+    denied = tmp_path / "stand-ins/renice"
+    denied.write_text("#!/bin/sh\necho 'renice: failed to set priority: Permission denied' >&2\nexit 1\n")
+    denied.chmod(0o755)
+    assert attempt("pascal").status == 0
+
+
 @pytest.mark.parametrize("jobs", ["", "7"])
 def test_how_many_compilers_run_is_an_argument(attempt: Try, jobs: str) -> None:
     """Ninja fails here, so that what it was asked for is still there."""

@@ -22,7 +22,7 @@ RUN --mount=type=bind,target=/source,rw \
     source=/source; \
     build=/build; \
     partial=/release; \
-    renice -n 10 $$ >/dev/null; \
+    renice -n 10 $$ >/dev/null 2>&1 || true; \
     mkdir -p "$build"; \
     git config --global --add safe.directory "$source"; \
     head=$(git -C "$source" rev-parse HEAD); \
@@ -95,8 +95,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-7b4c36
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-7b4c36 /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-45772c
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-45772c /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -105,7 +105,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-cpu-head-7b4c36" \
+    gpuquilt.release="222222222222-docker-v3-cpu-head-45772c" \
     gpuquilt.targets="llama-server llama-bench llama-fit-params" \
     gpuquilt.backend="cpu" \
     gpuquilt.options="BUILD_SHARED_LIBS=ON CMAKE_BUILD_TYPE=Release GGML_AVX=ON GGML_AVX2=ON GGML_BMI2=ON GGML_F16C=ON GGML_FMA=ON GGML_NATIVE=OFF GGML_RPC=ON GGML_RPC_RDMA=OFF GGML_SSE42=ON LLAMA_BUILD_EXAMPLES=OFF LLAMA_BUILD_TESTS=OFF LLAMA_BUILD_UI=ON LLAMA_CURL=OFF LLAMA_OPENSSL=OFF LLAMA_USE_PREBUILT_UI=OFF"
