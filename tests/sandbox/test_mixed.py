@@ -6,7 +6,6 @@ The tests follow one another: the order is that of a user's weeks with such a cl
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import pytest
 import requests
 
 from tests.conftest import ROOT, Ended, pyinfra, run
-from tests.sandbox.conftest import NEW, OLD, Machine, changes
+from tests.sandbox.conftest import NEW, OLD, Machine, changes, need_root
 from tests.sandbox.verification import Verification
 
 INVENTORY = "inventories/mixed.py"
@@ -107,10 +106,7 @@ class Mixed:
 @pytest.fixture(scope="module")
 def mixed() -> Iterator[Mixed]:
     """Bring it up as a user would, with what was left of earlier runs."""
-    if os.geteuid() != 0:
-        if os.environ.get("CI"):
-            pytest.fail("the sandbox needs root: run the tests as root")
-        pytest.skip("the sandbox needs root: run the tests as root")
+    need_root()
     made = run("make", "sandbox-mixed", timeout=40 * 60)
     assert made.status == 0, made.text
     described = json.loads((STATE / "machines.json").read_text())["machines"]

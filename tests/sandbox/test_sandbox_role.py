@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, Ended, pyinfra, pyinfra_command, run
-from tests.sandbox.conftest import changes
+from tests.sandbox.conftest import changes, need_root
 
 PREFIX = "gqt"
 SUBNET = "198.18.78.0/24"
@@ -142,10 +142,7 @@ class Traces:
 @pytest.fixture(scope="module")
 def before() -> Iterator[Traces]:
     """What was there before; and afterwards nothing of this file is left, whatever failed."""
-    if os.geteuid() != 0:
-        if os.environ.get("CI"):
-            pytest.fail("the sandbox needs root: run the tests as root")
-        pytest.skip("the sandbox needs root: run the tests as root")
+    need_root()
     must(down())
     yield Traces.look()
     must(down())
