@@ -1,10 +1,13 @@
-"""A machine whose Docker has a CUDA toolkit, and no GPU: what is built for GPUs is built there as anywhere else."""
+"""A machine whose Docker has a CUDA toolkit, and no GPU at first: what is built for GPUs is built there as anywhere else."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 
 from roles.cluster.plan import HostPlan
 from roles.sandbox.inputs import MODEL
-from tests.conftest import Ended, pyinfra
+from tests.conftest import Ended, pyinfra, run
 from tests.recipe import folder_of
 from tests.sandbox.conftest import Machine
 from tests.sandbox.fresh import Fresh, fresh
@@ -50,16 +53,8 @@ apt-get -qq update
 apt-get -qq install --no-install-recommends docker.io docker-cli docker-buildx iptables >/dev/null 2>&1
 """
 LIBRARY = "/srv/driver/libcuda.so.1"
+LIBRARY_INSIDE = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 SPECIFICATION = "/etc/cdi/nvidia.yaml"
-DRIVER_WITHOUT_A_GPU = f"""
-cdiVersion: 0.5.0
-kind: nvidia.com/gpu
-devices:
-- name: all
-  containerEdits:
-    mounts: [{{hostPath: {LIBRARY}, containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.1, options: [ro, nosuid, nodev, bind]}}]
-"""
-"""What NVIDIA's container toolkit writes, but for the GPU's own files."""
 
 
 COMPILED_IMAGE = "gpuquilt/ccache:1"
@@ -93,6 +88,33 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """A GPU of this computer.
+
+    :param library: the driver's, for programs
+    :param devices: path → major and minor number
+    """
+
+    library: Path
+    devices: Mapping[str, tuple[int, int]]
+
+
+def need_gpu(card: Card) -> Gpu:
+    """What this computer has that runs the card's code; passes over the test where there is nothing."""
+    try:
+        found = set(run("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader").output.split())
+    except FileNotFoundError:
+        found = set()
+    if {capability.replace(".", "") for capability in found} != {card.code}:
+        has = f"those here are {', '.join(sorted(found))}" if found else "there is none here, or no driver"
+        pytest.skip(f"the worker needs NVIDIA GPUs of sm_{card.code} and no others: {has}")
+    library = re.search(r"libcuda\.so\.1 \(.*x86-64.*\) => (\S+)", run("ldconfig", "-p").output)
+    assert library, "the driver is loaded, and ldconfig knows no libcuda.so.1 of it: install the driver's library for CUDA"
+    devices = {str(path): path.stat().st_rdev for path in Path("/dev").glob("nvidia*") if path.is_char_device()}
+    return Gpu(Path(library[1]), {path: (os.major(number), os.minor(number)) for path, number in devices.items()})
+
+
+@dataclass(frozen=True)
 class Lab:
     """The machine as a lab with one card.
 
@@ -116,13 +138,25 @@ class Lab:
         )
 
     @contextmanager
-    def driver(self) -> Iterator[None]:
-        """Containers that ask for GPUs get NVIDIA's library meanwhile, which finds no GPU."""
-        self.machine.out(f"echo '{DRIVER_WITHOUT_A_GPU}' >{SPECIFICATION}")
+    def driver(self, gpu: Gpu | None = None) -> Iterator[None]:
+        """Containers that ask for GPUs get NVIDIA's library meanwhile, with this GPU or with none."""
+        if gpu:
+            send(self.machine, gpu.library, f"cat >{LIBRARY}")
+            for name, (major, minor) in gpu.devices.items():
+                self.machine.out(f"test -e {name} || mknod {name} c {major} {minor}")
+        mount = {"hostPath": LIBRARY, "containerPath": LIBRARY_INSIDE, "options": ["ro", "nosuid", "nodev", "bind"]}
+        edits = {"mounts": [mount], "deviceNodes": [{"path": name} for name in gpu.devices] if gpu else []}
+        # What NVIDIA's container toolkit writes.
+        specification = {
+            "cdiVersion": "0.5.0",
+            "kind": "nvidia.com/gpu",
+            "devices": [{"name": "all", "containerEdits": edits}],
+        }
+        self.machine.out(f"echo '{json.dumps(specification)}' >{SPECIFICATION}")
         try:
             yield
         finally:
-            self.machine.out(f"rm {SPECIFICATION}")
+            self.machine.out(f"rm -f {SPECIFICATION}")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Images for CUDA, built for real where there is no GPU: what is in them, and that nobody takes a worker without its GPU for one.
 
-The tests of one card follow each other: the first run finds no driver, the second one that drives nothing.
+The tests of one card follow each other: the first run finds no driver, the second one that drives nothing, and the last one
+the GPU of this computer, if it is such a card.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import pytest
 
 from roles.llama_cpp.image import partial_tag, tag
 from tests.conftest import Ended, run
-from tests.cuda.conftest import BUILD_IMAGE, Card, Lab, lab
-from tests.sandbox.conftest import NEW
+from tests.cuda.conftest import BUILD_IMAGE, Card, Lab, lab, need_gpu
+from tests.sandbox.conftest import NEW, Cluster
 from tests.sandbox.fresh import Fresh
 
 CARDS = [Card("GP102", "61", "Pascal"), Card("AD104", "89", "Ada Lovelace")]
 PROGRAMS = ["ggml-rpc-server", "llama-bench", "llama-fit-params", "llama-server"]
 WORKER = "rpc-server.service"
+HEAD = "llama-server.service"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,17 @@ def fallen_back(built: Run) -> Iterator[Run]:
     """The worker is started where the driver finds no GPU."""
     with built.lab.driver():
         yield Run(built.lab, built.lab.deploy())
-        built.lab.machine.out(f"systemctl stop {WORKER}")
+        stop(built.lab)
+
+
+def stop(lab: Lab) -> None:
+    """End what runs: a worker looks for its GPU at its start, and the driver's library must not change under it."""
+    lab.machine.ssh(f"systemctl stop {HEAD} {WORKER}")
+
+
+def verified(lab: Lab) -> Ended:
+    """What verification says of the devices that the worker serves."""
+    return run(sys.executable, "-m", "pytest", "tests/verify/test_backend.py", "--inventory", lab.inventory)
 
 
 def test_the_gate_misses_the_driver_and_nothing_else(built: Run) -> None:
@@ -119,8 +131,19 @@ def test_verification_finds_it_too(fallen_back: Run) -> None:
     while "Devices:" not in (said := machine.out(journal)):
         assert time.monotonic() < end, said
         time.sleep(1)
-    test = "tests/verify/test_backend.py"
-    ended = run(sys.executable, "-m", "pytest", test, "--inventory", fallen_back.lab.inventory)
+    ended = verified(fallen_back.lab)
     assert ended.status == 1, ended.text
     assert f"{machine.name}: {WORKER} serves CPU (" in ended.text
     assert "where cuda is planned" in ended.text
+
+
+def test_the_gpu_of_this_computer_answers_a_prompt(built: Run, fallen_back: Run) -> None:
+    gpu = need_gpu(built.lab.card)
+    stop(fallen_back.lab)
+    with built.lab.driver(gpu):
+        ended = built.lab.deploy()
+        assert ended.status == 0, ended.text
+        assert "Paris" in Cluster(built.lab.inventory, (built.lab.machine,), built.lab.machine, ended).ask()
+        ended = verified(built.lab)
+        assert ended.status == 0, ended.text
+        assert f"{built.lab.machine.name} serves cuda (" in ended.text

@@ -63,26 +63,28 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Sandbox:
-    """The machines, and the cluster on them."""
+class Cluster:
+    """Machines that `make` has joined into one endpoint.
 
-    w1: Machine
-    w2: Machine
+    :param made: what `make` said
+    """
+
+    inventory: str
+    workers: tuple[Machine, ...]
     head: Machine
     made: Ended
-    """What `make sandbox` said."""
 
     @property
-    def machines(self) -> tuple[Machine, Machine, Machine]:
-        return (self.w1, self.w2, self.head)
+    def machines(self) -> tuple[Machine, ...]:
+        return (*self.workers, self.head)
 
     @property
     def endpoint(self) -> str:
         return f"http://{self.head.address}:8080"
 
-    def deploy(self, *arguments: str, deploy: str = "deploys/cluster.py", timeout: float = 1200) -> Ended:
+    def deploy(self, *arguments: str, deploy: str = "deploys/cluster.py", timeout: float = 2400) -> Ended:
         """Run a deploy without a question."""
-        return pyinfra("-y", INVENTORY, deploy, *arguments, timeout=timeout)
+        return pyinfra("-y", self.inventory, deploy, *arguments, timeout=timeout)
 
     def at(self, commit: str) -> None:
         """Bring the cluster to a commit."""
@@ -91,9 +93,10 @@ class Sandbox:
         assert self.commits() == {commit[:12]}
 
     def commits(self) -> set[str]:
-        """The commits, 12 digits, of all the processes that run."""
-        units = {self.w1: "rpc-server", self.w2: "rpc-server", self.head: "llama-server"}
-        return {Path(machine.running(unit)).parts[4].partition("-")[0] for machine, unit in units.items()}
+        """The commits, 12 digits, of all the processes that run, in containers as well; each machine has one."""
+        run = "find /proc/[0-9]*/exe -lname '/opt/llama.cpp/releases/*' -printf '%l\\n' 2>/dev/null | grep ."
+        programs = [Path(line) for machine in self.machines for line in machine.out(run).splitlines()]
+        return {program.parts[4].partition("-")[0] for program in programs}
 
     def services(self) -> dict[str, dict[str, str]]:
         """What must stay as it is when nothing is to be done: processes, their starts, and systemd's reloads."""
@@ -104,12 +107,39 @@ class Sandbox:
             found[machine.name]["reloads"] = machine.out("journalctl -b _PID=1 --output=cat | grep -ci 'reload.*request' || true")
         return found
 
+    def peers(self) -> set[str]:
+        """What the head is connected to."""
+        return set(self.head.out("ss -Htnp state established | grep llama-server | awk '{print $4}'").split())
+
     def ask(self, tokens: int = 8, timeout: float = 30) -> str:
         """The model's completion."""
         body = {"prompt": "The capital city of France is called", "max_tokens": tokens, "temperature": 0}
         answer = requests.post(f"{self.endpoint}/v1/completions", json=body, timeout=timeout)
         answer.raise_for_status()
         return str(answer.json()["choices"][0]["text"])
+
+
+@dataclass(frozen=True)
+class Sandbox(Cluster):
+    """What `make sandbox` makes."""
+
+    @property
+    def w1(self) -> Machine:
+        return self.workers[0]
+
+    @property
+    def w2(self) -> Machine:
+        return self.workers[1]
+
+
+def machines_of(state: Path) -> dict[str, Machine]:
+    """The machines of a sandbox, by the last word of their names.
+
+    :param state: its folder
+    """
+    described = json.loads((state / "machines.json").read_text())["machines"]
+    machines = [Machine(there["name"], there["address"], there["ssh_key"], there["known_hosts"]) for there in described]
+    return {machine.name.rpartition("-")[2]: machine for machine in machines}
 
 
 def changes(ended: Ended) -> dict[str, list[str]]:
@@ -189,10 +219,8 @@ def sandbox() -> Iterator[Sandbox]:
     # Minutes with empty caches, else seconds; how many minutes is measured by test_make.py.
     made = run("make", "sandbox", timeout=30 * 60)
     assert made.status == 0, made.text
-    found = json.loads((STATE / "machines.json").read_text())
-    machines = [Machine(there["name"], there["address"], there["ssh_key"], there["known_hosts"]) for there in found["machines"]]
-    w1, w2, head = (next(machine for machine in machines if machine.name.endswith(end)) for end in ("-w1", "-w2", "-head"))
-    yield Sandbox(w1, w2, head, made)
+    machines = machines_of(STATE)
+    yield Sandbox(INVENTORY, (machines["w1"], machines["w2"]), machines["head"], made)
 
 
 def kill(process: subprocess.Popen[Any]) -> None:

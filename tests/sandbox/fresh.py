@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import Ended, pyinfra
-from tests.sandbox.conftest import NEW, Machine
+from tests.sandbox.conftest import NEW, Machine, machines_of
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,7 @@ def fresh(prefix: str, subnet: str, machines: Mapping[str, str]) -> Iterator[Fre
     try:
         _must(pyinfra("-y", "@local", "deploys/sandbox.py", *data))
         description = json.loads((state / "machines.json").read_text())
-        found = {
-            there["name"].removeprefix(f"{prefix}-"): Machine(
-                there["name"], there["address"], there["ssh_key"], there["known_hosts"]
-            )
-            for there in description["machines"]
-        }
-        yield Fresh(found, description)
+        yield Fresh(machines_of(state), description)
     finally:
         _must(pyinfra("-y", "@local", "deploys/sandbox_down.py", *data))
 

@@ -9,14 +9,14 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import requests
 
-from tests.conftest import ROOT, Ended, pyinfra, run
-from tests.sandbox.conftest import NEW, OLD, Machine, changes, need_root
+from tests.conftest import ROOT, Ended, run
+from tests.sandbox.conftest import NEW, OLD, Cluster, Machine, changes, machines_of, need_root
 from tests.sandbox.verification import Verification
 
 INVENTORY = "inventories/mixed.py"
@@ -27,36 +27,26 @@ RPC_PORT = 50052
 
 
 @dataclass(frozen=True)
-class Mixed:
-    """The machines, and the cluster on them."""
-
-    cpu: Machine
-    vulkan: Machine
-    docker: Machine
-    head: Machine
-    made: Ended
-    """What `make sandbox-mixed` said."""
+class Mixed(Cluster):
+    """What `make sandbox-mixed` makes."""
 
     @property
-    def workers(self) -> tuple[Machine, Machine, Machine]:
-        return (self.cpu, self.vulkan, self.docker)
+    def cpu(self) -> Machine:
+        return self.workers[0]
 
     @property
-    def machines(self) -> tuple[Machine, ...]:
-        return (*self.workers, self.head)
+    def vulkan(self) -> Machine:
+        return self.workers[1]
 
-    def deploy(self, *arguments: str, inventory: str = INVENTORY, deploy: str = "deploys/cluster.py") -> Ended:
-        """Run a deploy without a question; it must succeed."""
-        ended = pyinfra("-y", "--json", inventory, deploy, *arguments, timeout=2400)
+    @property
+    def docker(self) -> Machine:
+        return self.workers[2]
+
+    def done(self, *arguments: str, deploy: str = "deploys/cluster.py") -> Ended:
+        """Run a deploy, which must succeed."""
+        ended = self.deploy("--json", *arguments, deploy=deploy)
         assert ended.status == 0, ended.text
         return ended
-
-    def ask(self) -> str:
-        """The model's completion."""
-        body = {"prompt": "The capital city of France is called", "max_tokens": 8, "temperature": 0}
-        answer = requests.post(f"http://{self.head.address}:8080/v1/completions", json=body, timeout=30)
-        answer.raise_for_status()
-        return str(answer.json()["choices"][0]["text"])
 
     def comes_back(self, seconds: float = 90) -> None:
         """The endpoint answers again, by itself; it is asked until it does."""
@@ -69,10 +59,6 @@ class Mixed:
                 assert time.monotonic() < deadline, self.head.out("journalctl -u llama-server -n 30 --no-pager")
                 time.sleep(0.5)
 
-    def peers(self) -> set[str]:
-        """What the head is connected to."""
-        return set(self.head.out("ss -Htnp state established | grep llama-server | awk '{print $4}'").split())
-
     def releases(self) -> dict[str, str]:
         """Host → its releases, as files that were written once, and its images."""
         look = "stat --format='%n %i %z' /opt/llama.cpp/releases/*"
@@ -82,12 +68,8 @@ class Mixed:
         return found
 
     def services(self) -> dict[str, dict[str, str]]:
-        """What must stay as it is when nothing is to be done: processes, containers, their starts, and systemd's reloads."""
-        found = {}
-        for machine in self.machines:
-            unit = "llama-server" if machine is self.head else "rpc-server"
-            found[machine.name] = machine.shows(unit, "MainPID", "ExecMainStartTimestampMonotonic", "NRestarts")
-            found[machine.name]["reloads"] = machine.out("journalctl -b _PID=1 --output=cat | grep -ci 'reload.*request' || true")
+        """And the container with its start."""
+        found = super().services()
         found[self.docker.name]["container"] = self.docker.out(
             f"docker inspect --format '{{{{.Id}}}} {{{{.Image}}}} {{{{.State.Pid}}}} {{{{.State.StartedAt}}}}' {CONTAINER}"
         )
@@ -98,10 +80,6 @@ class Mixed:
         count = "journalctl _PID=1 --output=cat | grep -c '^Started gpuquilt-build-' || true"
         return {machine.name: int(machine.out(count)) for machine in self.machines}
 
-    def commits(self) -> set[str]:
-        """The commits, 12 digits, of what all hosts use."""
-        return {Path(machine.out("readlink /opt/llama.cpp/current")).name.partition("-")[0] for machine in self.machines}
-
 
 @pytest.fixture(scope="module")
 def mixed() -> Iterator[Mixed]:
@@ -109,12 +87,8 @@ def mixed() -> Iterator[Mixed]:
     need_root()
     made = run("make", "sandbox-mixed", timeout=40 * 60)
     assert made.status == 0, made.text
-    described = json.loads((STATE / "machines.json").read_text())["machines"]
-    machines = {
-        there["name"].rpartition("-")[2]: Machine(there["name"], there["address"], there["ssh_key"], there["known_hosts"])
-        for there in described
-    }
-    yield Mixed(**machines, made=made)
+    machines = machines_of(STATE)
+    yield Mixed(INVENTORY, (machines["cpu"], machines["vulkan"], machines["docker"]), machines["head"], made)
 
 
 @pytest.fixture
@@ -156,18 +130,20 @@ def test_verification_passes_and_names_what_each_worker_computes_with(mixed: Mix
 
 def test_a_second_run_changes_nothing(mixed: Mixed) -> None:
     before = mixed.services(), mixed.releases(), mixed.builds()
-    assert changes(mixed.deploy()) == {}
+    assert changes(mixed.done()) == {}
     assert (mixed.services(), mixed.releases(), mixed.builds()) == before
 
 
-def inventory_with(folder: Path, old: str, new: str) -> str:
-    """The inventory with something changed in it."""
+def with_option(cluster: Mixed, folder: Path, option: str, value: str) -> Mixed:
+    """The cluster by an inventory that gives one more CMake option to the host with the container."""
     copy = folder / "inventories"
     shutil.copytree(ROOT / "inventories", copy)
-    text = (copy / "mixed.py").read_text()
+    path = copy / Path(cluster.inventory).name
+    old = '_host("docker", '
+    text = path.read_text()
     assert text.count(old) == 1
-    (copy / "mixed.py").write_text(text.replace(old, new))
-    return str(copy / "mixed.py")
+    path.write_text(text.replace(old, f"{old}cmake_options={{{option!r}: {value!r}}}, "))
+    return replace(cluster, inventory=str(path))
 
 
 def test_one_changed_option_builds_that_image_alone(mixed: Mixed, tmp_path: Path) -> None:
@@ -182,8 +158,7 @@ def test_one_changed_option_builds_that_image_alone(mixed: Mixed, tmp_path: Path
     mixed.docker.out(f"{others} -exec rm -r {{}} +")
     builds, releases, container = mixed.builds(), mixed.releases(), mixed.services()[mixed.docker.name]["container"]
     assert multiplies()
-    changed = inventory_with(tmp_path, '_host("docker", ', '_host("docker", cmake_options={"GGML_LLAMAFILE": "OFF"}, ')
-    mixed.deploy(inventory=changed)
+    with_option(mixed, tmp_path, "GGML_LLAMAFILE", "OFF").done()
     assert mixed.builds() == builds | {mixed.docker.name: builds[mixed.docker.name] + 1}
     now = mixed.releases()
     assert now[mixed.docker.name] != releases[mixed.docker.name]
@@ -191,7 +166,7 @@ def test_one_changed_option_builds_that_image_alone(mixed: Mixed, tmp_path: Path
     assert not multiplies()
     assert "Paris" in mixed.ask()
     # Back again: that image is still there.
-    mixed.deploy()
+    mixed.done()
     assert mixed.builds() == builds | {mixed.docker.name: builds[mixed.docker.name] + 1}
     assert multiplies()
     assert mixed.services()[mixed.docker.name]["container"].split()[1] == container.split()[1]
@@ -212,7 +187,7 @@ def test_an_image_of_another_commit_under_the_same_name_is_found_and_put_right(m
     assert all(mixed.docker.name in sentence for sentence in failures.values())
     assert OLD in failures[f"test_image_is_of_the_pinned_commit[{mixed.docker.name}]"]
     others = {host: builds for host, builds in mixed.builds().items() if host != mixed.docker.name}
-    mixed.deploy()
+    mixed.done()
     assert {host: builds for host, builds in mixed.builds().items() if host != mixed.docker.name} == others
     assert verify().failures == {}
 
@@ -243,15 +218,15 @@ def test_verification_passes_again(verify: Verification) -> None:
 @pytest.mark.long
 def test_it_goes_to_the_older_commit_and_back_and_is_rolled_back(mixed: Mixed, verify: Verification) -> None:
     """From one commit to the other the RPC server has another name and another protocol."""
-    mixed.deploy("--data", f"commit={OLD}")
+    mixed.done("--data", f"commit={OLD}")
     assert mixed.commits() == {OLD[:12]}
     assert verify("--data", f"commit={OLD}").failures == {}
     builds = mixed.builds()
     for commit in (NEW, OLD):
-        mixed.deploy(deploy="deploys/rollback.py")
+        mixed.done(deploy="deploys/rollback.py")
         assert mixed.commits() == {commit[:12]}
         assert "Paris" in mixed.ask()
-    mixed.deploy()
+    mixed.done()
     assert mixed.commits() == {NEW[:12]}
     assert verify().failures == {}
     assert mixed.builds() == builds
