@@ -41,7 +41,7 @@ RUN_BY = {
         f"{CLUSTER}::test_the_terminal_shows_what_would_change_and_changes_it_after_enter"
     ),
     "pyinfra inventories/mine.py deploys/cluster.py --data commit=e3a74b299085cd00013804f7fca2e03441b2da20": (
-        f"{CLUSTER}::test_one_changed_line_upgrades_while_the_old_release_serves"
+        f"{CLUSTER}::test_an_upgrade_lets_the_old_release_serve_meanwhile"
     ),
     "pyinfra inventories/mine.py deploys/rollback.py": f"{CLUSTER}::test_rollback_goes_to_the_release_before_and_back",
     "pyinfra inventories/mine.py deploys/prepare.py": "tests/sandbox/test_drivers.py",
