@@ -95,10 +95,12 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
     libgomp1 \
  && rm -rf /var/lib/apt/lists/*
+# NVIDIA's toolkit would prefer this driver's library to an older one of the host, and a GeForce does not work with it.
+RUN rm -rf /usr/local/cuda*/compat
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cuda13.0-120a-worker-420c35
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cuda13.0-120a-worker-420c35 /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cuda13.0-120a-worker-6fffae
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cuda13.0-120a-worker-6fffae /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -107,7 +109,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-cuda13.0-120a-worker-420c35" \
+    gpuquilt.release="222222222222-docker-v3-cuda13.0-120a-worker-6fffae" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="cuda" \
     gpuquilt.toolkit="13.0" \
