@@ -53,8 +53,9 @@ def prepare(machine: MachinePlan, settings: Settings) -> None:
 @deploy("Docker's GPUs")
 def settle(machine: MachinePlan, settings: Settings) -> None:
     """Make sure that containers can have the GPUs; to be called when the driver is loaded, if it is to be, after a reboot."""
-    if _is_ours_to_see_to(machine, settings) and _has_nvidia(machine):
-        operations.gives_gpus(name="GPUs for containers")
+    runs = _runs_containers(machine)
+    if _has_nvidia(machine) and (runs or _is_ours_to_see_to(machine, settings)):
+        operations.gives_gpus(name="GPUs for containers", ours=runs)
 
 
 @deploy("Docker is taken back")

@@ -28,6 +28,10 @@ BASE = "nvidia-container-toolkit-base"
 """All of the toolkit that CDI needs. The rest is the injection by a hook, behind systemd's back: with that a container loses its
 GPU at the next daemon-reload (github.com/NVIDIA/nvidia-container-toolkit/issues/48)."""
 
+REFRESHES = (1, 18)
+"""The first toolkit that keeps Docker's list of GPUs up to date. Source: github.com/NVIDIA/nvidia-container-toolkit, release
+notes of 1.18.0."""
+
 DATA_ROOT = "/var/lib/docker"
 """Where Docker keeps everything, unless told otherwise."""
 GPU = "nvidia.com/gpu"
@@ -77,6 +81,11 @@ def problems(seen: Seen, settings: Settings, nvidia: bool, runs: bool = False) -
         found.append(
             'runtime = "docker" needs Docker, which is not there, and docker_engine = "none" forbids to install it: install'
             " Docker yourself, or take docker_engine out, and run again."
+        )
+    if settings.engine != "none" and seen.source == "none" and seen.info:
+        found.append(
+            f"it has Docker {seen.version}, which is of neither package docker.io nor docker-ce, and would be written over: set"
+            ' docker_engine = "none" to use it as it is, or take it out, and run again.'
         )
     if seen.snap:
         found.append(
@@ -152,6 +161,8 @@ def _too_old(seen: Seen, settings: Settings, nvidia: bool) -> list[str]:
         if version(seen.version) >= least:
             return []
         words = f"is too old to {purpose}, which takes {'.'.join(map(str, least))} or newer"
+        if seen.source == "none":
+            return [f"its Docker ({seen.version}) {words}: upgrade it, and run again."]
         if seen.source == "docker":
             return [
                 f"its Docker ({seen.version}) {words}: upgrade it (apt-get update; apt-get install docker-ce docker-ce-cli"
@@ -325,31 +336,39 @@ def ends_containers(reasons: str) -> str:
     )
 
 
-def ready(seen: Seen) -> bool:
-    """Whether Docker can give a container a GPU of NVIDIA: by CDI, or by NVIDIA's own runtime."""
+def ready(seen: Seen, ours: bool) -> bool:
+    """Whether Docker can give a container a GPU of NVIDIA: by CDI, or by NVIDIA's own runtime.
+
+    :param ours: containers of ours are to have it, which ask by CDI alone
+    """
     devices = seen.info.get("DiscoveredDevices") or []
     if any(device.get("Source") == "cdi" and str(device.get("ID")).startswith(f"{GPU}=") for device in devices):
         return True
-    if "nvidia" in (seen.info.get("Runtimes") or {}):
+    if not ours and "nvidia" in (seen.info.get("Runtimes") or {}):
         return True
     # Those before it use CDI and do not list the devices.
     lists = version(str(seen.info.get("ServerVersion", ""))) >= CDI_BY_DEFAULT
     return not lists and bool(seen.info.get("CDISpecDirs")) and bool(seen.specifications)
 
 
-def unready(seen: Seen) -> str:
-    """Why no container can get a GPU of NVIDIA, without the host's name."""
+def unready(seen: Seen, ours: bool) -> str:
+    """Why no container can get a GPU of NVIDIA, without the host's name; the parameters are those of `ready`."""
     if not seen.info:
         return "Docker does not answer: see journalctl -u docker there."
+    neither = "" if ours else ", and does not know the runtime nvidia"
     if not seen.info.get("CDISpecDirs"):
         return (
-            "Docker cannot give a container a GPU: it neither uses CDI nor knows the runtime nvidia; take features.cdi = false"
-            f" out of {FILE}, or see journalctl -u docker there, and run again."
+            f"Docker cannot give a container a GPU: it does not use CDI{neither}; let {FILE} say features.cdi = true, or see"
+            " journalctl -u docker there, and run again."
         )
-    return (
-        f"Docker cannot give a container a GPU: it finds no device {GPU}=…, and does not know the runtime nvidia; see what"
-        " nvidia-ctk cdi generate and journalctl -u nvidia-cdi-refresh say there, and run again."
-    )
+    if version(seen.packages.get(BASE, "")) < REFRESHES:
+        way = (
+            f"run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml there, or let the package {BASE} be of version"
+            f" {'.'.join(map(str, REFRESHES))} or newer, which does that by itself"
+        )
+    else:
+        way = "see what nvidia-ctk cdi generate and journalctl -u nvidia-cdi-refresh say there"
+    return f"Docker cannot give a container a GPU: it finds no device {GPU}=…{neither}; {way}, and run again."
 
 
 def exposed(containers: Sequence[Container]) -> list[str]:

@@ -91,17 +91,20 @@ def toolkit(settings: Settings) -> Commands:
 
 
 @operation()
-def gives_gpus() -> Commands:
-    """Docker can give a container a GPU of NVIDIA, if their driver is loaded; which container will lose its GPU is said."""
+def gives_gpus(ours: bool) -> Commands:
+    """Docker can give a container a GPU of NVIDIA, if their driver is loaded; which container will lose its GPU is said.
+
+    :param ours: containers of ours are to have it, which ask by CDI alone
+    """
     seen = host.get_fact(DockerFact)
     if not seen.driver:
         host.noop("NVIDIA's driver is not loaded: nothing can be given yet")
         return
-    if not decisions.ready(seen):
+    if not decisions.ready(seen, ours):
         yield StringCommand(render("docker/refresh.sh.j2", gpu=GPU))
         seen = host.get_fact(DockerFact)
-        if not decisions.ready(seen):
-            yield fails(f"{host.name}: {decisions.unready(seen)}")
+        if not decisions.ready(seen, ours):
+            yield fails(f"{host.name}: {decisions.unready(seen, ours)}")
             return
     if state.is_executing:
         for name in decisions.exposed(seen.containers):

@@ -128,8 +128,8 @@ class Seen:
 
     @property
     def version(self) -> str:
-        """Of the Docker that is installed, in dpkg's words; empty where none is."""
-        return self.packages.get("docker-ce") or self.packages.get("docker.io") or ""
+        """Of the Docker that is installed, in dpkg's words, or in its own where no package brought it; empty where none is."""
+        return self.packages.get("docker-ce") or self.packages.get("docker.io") or self.info.get("ServerVersion", "")
 
     @property
     def live(self) -> bool:

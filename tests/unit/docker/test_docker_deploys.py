@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
 from roles import docker
 from roles.base import PACKAGES
 from roles.base.settings import HostSettings
+from roles.cluster.driver import Driver
 from roles.cluster.provision import MachinePlan
 from roles.docker import seen
 from roles.docker.daemon import ROTATION
@@ -97,6 +99,33 @@ def test_containers_of_ours_need_a_docker_and_natives_none(monkeypatch: pytest.M
     ]
     (snap,) = checked(monkeypatch, "none", container, "snap 24.0.5")
     assert snap.startswith("it has Docker 24.0.5 as a snap")
+
+
+@pytest.mark.parametrize("engine", ["auto", "distribution", "docker"])
+def test_a_docker_that_no_package_brought_is_not_written_over(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
+    container = MachinePlan(runtime="docker")
+    by_hand = ["system debian trixie", "state active", DOCKER_INFO]
+    assert checked(monkeypatch, engine, container, *by_hand) == [
+        "it has Docker 26.1.5+dfsg1, which is of neither package docker.io nor docker-ce, and would be written over: set"
+        ' docker_engine = "none" to use it as it is, or take it out, and run again.'
+    ]
+    assert checked(monkeypatch, "none", container, *by_hand) == []
+    (too_old,) = checked(monkeypatch, "none", container, *by_hand[:2], DOCKER_INFO.replace("26.1.5", "19.3.1"))
+    assert too_old == (
+        "its Docker (19.3.1+dfsg1) is too old to build images of llama.cpp, which takes 20.10 or newer: upgrade it, and"
+        " run again."
+    )
+
+
+@pytest.mark.parametrize(("engine", "runtime", "asked"), [("none", "native", 0), ("none", "docker", 1), ("docker", "native", 1)])
+def test_who_needs_gpus_in_containers_learns_whether_docker_gives_them(
+    monkeypatch: pytest.MonkeyPatch, engine: str, runtime: Literal["native", "docker"], asked: int
+) -> None:
+    calls: list[bool] = []
+    monkeypatch.setattr(docker.operations, "gives_gpus", lambda name, ours: calls.append(ours))
+    machine = MachinePlan(runtime=runtime, driver=Driver("580.95.05", 580, "open", "loaded"))
+    docker.settle._inner(machine, Settings.model_validate({"engine": engine}))
+    assert calls == [runtime == "docker"] * asked
 
 
 def test_the_look_asks_for_every_package_that_is_decided_on() -> None:

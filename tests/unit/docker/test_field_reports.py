@@ -116,14 +116,31 @@ BY_RUNTIME = {**INFO, "Runtimes": {**INFO["Runtimes"], **NVIDIA_RUNTIME}}
 
 @pytest.mark.parametrize("info", [BY_CDI_ALONE, BY_RUNTIME])
 def test_b14_either_way_is_good_enough(info: dict[str, Any]) -> None:
-    assert ready(shown(info=info))
+    assert ready(shown(info=info), ours=False)
+
+
+def test_containers_of_ours_get_gpus_by_cdi_alone() -> None:
+    """Whatever runtime Docker knows beside: github.com/NVIDIA/nvidia-container-toolkit/issues/434."""
+    both = {**NEW, "Runtimes": BY_RUNTIME["Runtimes"]}
+    assert ready(shown(info=BY_CDI_ALONE), ours=True)
+    assert ready(shown(info=both), ours=False)
+    older = shown("package nvidia-container-toolkit-base 1.17.8-1 installed", info=both)
+    assert not ready(older, ours=True)
+    assert unready(older, ours=True) == (
+        "Docker cannot give a container a GPU: it finds no device nvidia.com/gpu=…; run nvidia-ctk cdi generate"
+        " --output=/etc/cdi/nvidia.yaml there, or let the package nvidia-container-toolkit-base be of version 1.18 or newer,"
+        " which does that by itself, and run again."
+    )
+    assert unready(shown(info=BY_RUNTIME), ours=True).startswith(
+        "Docker cannot give a container a GPU: it does not use CDI; let /etc/docker/daemon.json say features.cdi = true"
+    )
 
 
 def test_b14_before_28_2_the_devices_are_not_listed() -> None:
     old = {**INFO, "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}
-    assert ready(shown("cdi /run/cdi/nvidia.yaml", info=old))
-    assert not ready(shown(info=old))
-    assert not ready(shown("cdi /run/cdi/nvidia.yaml", info=NEW))
+    assert ready(shown("cdi /run/cdi/nvidia.yaml", info=old), ours=True)
+    assert not ready(shown(info=old), ours=True)
+    assert not ready(shown("cdi /run/cdi/nvidia.yaml", info=NEW), ours=True)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +148,8 @@ def test_b14_before_28_2_the_devices_are_not_listed() -> None:
     [
         (
             INFO,
-            "Docker cannot give a container a GPU: it neither uses CDI nor knows the runtime nvidia; take features.cdi = false"
-            " out of /etc/docker/daemon.json, or see journalctl -u docker there, and run again.",
+            "Docker cannot give a container a GPU: it does not use CDI, and does not know the runtime nvidia; let"
+            " /etc/docker/daemon.json say features.cdi = true, or see journalctl -u docker there, and run again.",
         ),
         (
             {**NEW, "DiscoveredDevices": [{"Source": "cdi", "ID": "amd.com/gpu=0"}]},
@@ -143,9 +160,9 @@ def test_b14_before_28_2_the_devices_are_not_listed() -> None:
     ],
 )
 def test_b14_neither_is_not(info: dict[str, Any], sentence: str) -> None:
-    seen = shown(info=info)
-    assert not ready(seen)
-    assert unready(seen) == sentence
+    seen = shown("package nvidia-container-toolkit-base 1.19.0-1 installed", info=info)
+    assert not ready(seen, ours=False)
+    assert unready(seen, ours=False) == sentence
 
 
 def test_b14_the_toolkit_keeps_its_version() -> None:

@@ -65,7 +65,7 @@ def test_a_host_that_is_as_it_should_be_is_not_touched() -> None:
     assert commands(operations.installed, there, settings=WANTED, nvidia=True) == []
     assert commands(operations.configured, there, settings=WANTED, nvidia=False) == []
     assert commands(operations.running, there) == []
-    assert commands(operations.gives_gpus, shown("driver", info=READY)) == []
+    assert commands(operations.gives_gpus, shown("driver", info=READY), ours=True) == []
     assert commands(operations.unconfigured, shown()) == []
     assert commands(operations.toolkit_removed, shown()) == []
 
@@ -139,8 +139,8 @@ def test_a_toolkit_that_is_by_us_moves_with_its_setting_alone() -> None:
 
 
 def test_gpus_are_asked_for_once_their_driver_is_loaded() -> None:
-    assert commands(operations.gives_gpus, shown(info=INFO)) == []
-    refresh, failure = commands(operations.gives_gpus, shown("driver", info=INFO))
+    assert commands(operations.gives_gpus, shown(info=INFO), ours=True) == []
+    refresh, failure = commands(operations.gives_gpus, shown("driver", info=INFO), ours=True)
     assert "systemctl restart nvidia-cdi-refresh.service" in refresh
     assert "Docker cannot give a container a GPU" in failure
 
