@@ -231,7 +231,7 @@ def _known(own: Iterable[Gpu], catalog: Catalog, remarks: Remarks) -> tuple[list
             remarks.warnings.append(
                 f"{title(gpu)} is not in the catalog, so it is left out: add it to roles/gpus/catalog.yaml if it can compute."
             )
-        elif gpu.vendor == "nvidia" and not can(gpu, "cuda", catalog):
+        elif gpu.vendor == "nvidia" and not _is_compiled_for(gpu, catalog):
             unable.append(LeftOut(gpu, _unsupported(gpu, catalog)))
         else:
             able.append(gpu)
@@ -274,15 +274,26 @@ def _nothing_but(unable: Iterable[LeftOut]) -> list[str]:
     ]
 
 
-def can(gpu: Gpu, backend: Backend, catalog: Catalog) -> bool:
+def can(gpu: Gpu, backend: Backend, settings: Settings, catalog: Catalog) -> bool:
     """Whether a backend computes with a GPU."""
     if backend == "cuda":
-        return any(gpu.compute_capability in toolkit.capabilities for toolkit in catalog.toolkits.values())
+        return _is_compiled_for(gpu, catalog)
+    if backend == "hip" and _has_own_image(settings):
+        return gpu.gfx_target is not None
     if backend == "hip":
         return gpu.gfx_target in catalog.images["hip"].gfx_targets
     if backend == "sycl":
         return gpu.vendor == "intel" and gpu.generation is not None
     return backend == "vulkan"
+
+
+def _is_compiled_for(gpu: Gpu, catalog: Catalog) -> bool:
+    return any(gpu.compute_capability in toolkit.capabilities for toolkit in catalog.toolkits.values())
+
+
+def _has_own_image(settings: Settings) -> bool:
+    """What is in it, the user knows."""
+    return settings.runtime == "docker" and settings.runtime_image is not None
 
 
 def _native(able: Sequence[Gpu], settings: Settings, system: str, catalog: Catalog) -> tuple[Backend, str]:
@@ -299,7 +310,7 @@ def _native(able: Sequence[Gpu], settings: Settings, system: str, catalog: Catal
         # A container brings them.
         if settings.runtime == "native" and not has_packages:
             return "vulkan", f"vulkan in place of {backend}, for which {known.title if known else system} has no packages"
-        strange = [gpu for gpu in mine if not can(gpu, backend, catalog)] or unfit(mine, backend, settings, catalog)
+        strange = [gpu for gpu in mine if not can(gpu, backend, settings, catalog)] or unfit(mine, backend, settings, catalog)
         if strange:
             return "vulkan", f"vulkan in place of {backend}, whose libraries have no code for {titles(strange)}"
         return backend, ""
@@ -308,14 +319,14 @@ def _native(able: Sequence[Gpu], settings: Settings, system: str, catalog: Catal
 
 def unfit(gpus: Iterable[Gpu], backend: Backend, settings: Settings, catalog: Catalog) -> list[Gpu]:
     """Those of the GPUs that what the catalog's image for a backend holds does not drive."""
-    if backend == "cuda" or settings.runtime != "docker" or settings.runtime_image is not None:
+    if backend == "cuda" or settings.runtime != "docker" or _has_own_image(settings):
         return []
     return [gpu for gpu in gpus if gpu.generation in catalog.images[backend].unfit]
 
 
 def _computing(able: Sequence[Gpu], backend: Backend, settings: Settings, catalog: Catalog) -> tuple[Gpu, ...]:
     """The GPUs that compute: integrated ones only where there is no other, and where the inventory asks for the backend."""
-    found = [gpu for gpu in able if can(gpu, backend, catalog)]
+    found = [gpu for gpu in able if can(gpu, backend, settings, catalog)]
     discrete = tuple(gpu for gpu in found if not gpu.integrated)
     return discrete if discrete or settings.backend == "auto" else tuple(found)
 

@@ -17,6 +17,7 @@ from tests.unit.cluster.examples import (
     INTEGRATED,
     KEPLER,
     NAVI,
+    NAVI_22,
     PASCAL,
     gpu_worker,
     gpus,
@@ -29,7 +30,6 @@ from tests.unit.cluster.examples import (
 
 QXL = "00:01.0 VGA compatible controller [0300]: Red Hat, Inc. QXL paravirtual graphic card [1b36:0100] (rev 05)"
 UNKNOWN = "09:00.0 VGA compatible controller [0300]: NVIDIA Corporation Device [10de:ffff] (rev a1)"
-NAVI_22 = "0b:00.0 VGA compatible controller [0300]: Advanced Micro Devices, Inc. [AMD/ATI] Navi 22 [1002:73df] (rev c1)"
 STRIX = "c5:00.0 Display controller [0380]: Advanced Micro Devices, Inc. [AMD/ATI] Strix Halo [1002:1586] (rev c1)"
 
 

@@ -14,6 +14,7 @@ from tests.unit.cluster.examples import (
     BLACKWELL,
     INTEGRATED,
     NAVI,
+    NAVI_22,
     PASCAL,
     gpu_worker,
     head,
@@ -232,6 +233,14 @@ def test_an_image_that_is_too_old_for_the_gpu_is_warned_of() -> None:
     )
     for worker in (docker(ARC), docker(B580, backend="sycl", runtime_image="mine:26.04"), docker(B580, backend="vulkan")):
         assert not [line for line in planned(worker)[2] if "image" in line]
+
+
+def test_what_an_own_image_of_rocm_drives_the_user_knows() -> None:
+    images = {"build_image": "mine:1", "runtime_image": "mine:1"}
+    assert planned(docker(NAVI_22, **images))[0].compute.architectures == ("gfx1031",)
+    assert planned(docker(NAVI_22))[0].compute.backend == "vulkan"
+    (refusal,) = refusals_of(docker(NAVI_22, backend="hip"))
+    assert refusal.startswith("w1: backend = 'hip' has nothing to compute with here")
 
 
 def test_left_to_the_plan_vulkan_takes_its_place() -> None:
