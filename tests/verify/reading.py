@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,6 +216,19 @@ class Device:
         """E.g. cuda, of CUDA0; hip, which calls its devices after AMD's ROCm, of ROCm0."""
         name = self.name.rstrip("0123456789").lower()
         return "hip" if name == "rocm" else name
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.description})"
+
+
+def strange(devices: Sequence[Device], planned: str, asked: Collection[str]) -> list[Device]:
+    """The devices that a worker should not serve; beside one of its backend, it may serve what the inventory asks for by name.
+
+    :param planned: the backend
+    :param asked: names of devices, e.g. CPU
+    """
+    fell_back = all(device.backend != planned for device in devices)
+    return [device for device in devices if device.backend != planned and (fell_back or device.name not in asked)]
 
 
 def devices(journal: str) -> list[Device]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from roles.rpc_server.settings import Settings as RpcServerSettings
 from tests.verify import reading
 from tests.verify.cluster import Service
 from tests.verify.conftest import SERVES
@@ -20,8 +21,8 @@ def test_worker_serves_the_planned_backend(worker: Service, record_property: Cal
     )
     served = ", ".join(f"{device.backend} ({device.description})" for device in devices)
     record_property(SERVES, f"{worker.subject} serves {served}")
-    strange = [f"{device.name} ({device.description})" for device in devices if device.backend != planned]
+    strange = reading.strange(devices, planned, worker.subject.settings[RpcServerSettings].devices or ())
     assert not strange, (
-        f"{worker.subject}: {worker.unit} serves {', '.join(strange)} where {planned} is planned;"
+        f"{worker.subject}: {worker.unit} serves {', '.join(map(str, strange))} where {planned} is planned;"
         f" the beginning of its journal says why."
     )

@@ -180,6 +180,23 @@ def test_devices_between_errors() -> None:
     assert devices[1].description == "Intel(R) Arc(tm) A770 Graphics (DG2)"
 
 
+@pytest.mark.parametrize(
+    ("served", "asked", "strange"),
+    [
+        (["CUDA0", "CUDA1"], [], []),
+        (["CPU"], [], ["CPU"]),
+        (["CUDA0", "CPU"], [], ["CPU"]),
+        (["CUDA0", "CPU"], ["CUDA0", "CPU"], []),
+        (["CUDA0", "Vulkan0"], ["CUDA0", "CPU"], ["Vulkan0"]),
+        # The one that was asked for alone is left: it fell back.
+        (["CPU"], ["CUDA0", "CPU"], ["CPU"]),
+    ],
+)
+def test_what_a_worker_should_not_serve(served: list[str], asked: list[str], strange: list[str]) -> None:
+    found = reading.strange([Device(name, "of some kind") for name in served], "cuda", asked)
+    assert [device.name for device in found] == strange
+
+
 def test_banner_that_was_not_written_yet_has_no_devices() -> None:
     assert reading.devices("WARNING: Host ('198.18.77.11') is != '127.0.0.1'\n") == []
 
