@@ -171,7 +171,7 @@ def _start(state: State, host: Host, switch: Switch, unit: str, ready: Ready, re
 
 def _take_back(state: State, host: Host, switch: Switch, unit: str, ready: Ready) -> None:
     """Put one unit back; without a state that answered before, there is nothing to run, and it is stopped."""
-    verified = switch.seen[host.name].verified
+    verified = switch.back(host.name)
     try:
         if unit == RPC_SERVER:
             _must(state, host, f"systemctl stop {LLAMA_SERVER} 2>/dev/null || true")

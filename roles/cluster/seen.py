@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from roles.base.units import main_pid
-from roles.cluster.state import CURRENT, LLAMA_SERVER, MARK, UNITS, HostState, Seen, Service
+from roles.cluster.banner import devices
+from roles.cluster.state import CURRENT, LLAMA_SERVER, MARK, RPC_SERVER, UNITS, HostState, Seen, Service
 
 VERIFIED = "/var/lib/gpuquilt/verified.json"
 BEFORE = "/var/lib/gpuquilt/before.json"
+
+LINES = 50
+"""Of the journal of a worker's start; more devices has none."""
 
 COMMAND = f"""
 echo "current $(basename "$(readlink {CURRENT})")"
@@ -24,6 +28,11 @@ for unit in {" ".join(UNITS)}; do
     [ "$pid" -gt 0 ] || continue
     echo "$unit program=$(readlink "/proc/$pid/exe")"
     echo "$unit mark=$(tr '\\0' '\\n' <"/proc/$pid/environ" | sed -n 's/^{MARK}=//p')"
+    if [ "$unit" = {RPC_SERVER} ]; then
+        start=$(systemctl show "$unit" --property=InvocationID --value)
+        journalctl --quiet --output=cat _SYSTEMD_INVOCATION_ID="$start" |
+            grep -m {LINES} -e '^Devices:' -e 'MiB free)' | sed 's/^/served /'
+    fi
     [ "$unit" = {LLAMA_SERVER} ] && ss -Htnp | awk -v pid="pid=$pid," 'index($0, pid) {{print "connection " $1 " " $5}}'
 done
 [ -f {VERIFIED} ] && printf 'verified %s\\n' "$(cat {VERIFIED})"
@@ -36,6 +45,7 @@ def parse(lines: Sequence[str]) -> Seen:
     """Read the output of `COMMAND`; lines that it does not know are passed over."""
     properties: dict[str, dict[str, str]] = {unit: {} for unit in UNITS}
     connections: list[tuple[str, str]] = []
+    served: list[str] = []
     seen = Seen()
     for line in lines:
         key, _, value = line.partition(" ")
@@ -45,6 +55,8 @@ def parse(lines: Sequence[str]) -> Seen:
         elif key == "connection":
             state, _, peer = value.partition(" ")
             connections.append((state, peer))
+        elif key == "served":
+            served.append(value)
         elif key == "current":
             seen = replace(seen, current=value)
         elif key == "verified":
@@ -52,6 +64,8 @@ def parse(lines: Sequence[str]) -> Seen:
         elif key == "before":
             seen = replace(seen, before=HostState.from_json(value))
     services = {unit: _service(found) for unit, found in properties.items() if found}
+    if RPC_SERVER in services:
+        services[RPC_SERVER] = replace(services[RPC_SERVER], devices=devices(served))
     return replace(seen, services=services, connections=tuple(connections))
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 
+from roles.cluster.banner import lacks
+
 RELEASES = "/opt/llama.cpp/releases"
 CURRENT = "/opt/llama.cpp/current"
 IMAGE = "gpuquilt/llama.cpp"
@@ -108,6 +110,7 @@ class Service:
     :param mark: see `MARK`
     :param file_digest: SHA-256 of the unit file, empty when there is none
     :param reload_owed: the file is newer than what systemd has read
+    :param devices: what a worker serves, as its journal says since its start, e.g. CUDA0; empty where that is gone
     """
 
     active: bool = False
@@ -117,6 +120,7 @@ class Service:
     mark: str = ""
     file_digest: str = ""
     reload_owed: bool = False
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,7 @@ class Seen:
 
 def reasons(unit: str, wanted: HostState, seen: Seen) -> list[str]:
     """Why a unit must be (re)started to be what is wanted; empty when it is."""
-    text = wanted.units[unit].text
+    text, backend = wanted.units[unit].text, wanted.units[unit].backend
     service = seen.services.get(unit, Service())
     found = []
     if service.file_digest != sha256(text.encode()).hexdigest():
@@ -156,6 +160,8 @@ def reasons(unit: str, wanted: HostState, seen: Seen) -> list[str]:
         found.append("the running process is another release")
     elif service.mark != mark_of(text):
         found.append("the running process was started from another unit")
+    elif lacks(service.devices, backend):
+        found.append(f"it serves {', '.join(service.devices)} and no device of the backend {backend}")
     return found
 
 

@@ -5,8 +5,9 @@ One object for all hosts: whether to stop the head is decided from what every ho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from roles.cluster.banner import lacks
 from roles.cluster.plan import HostPlan, Plan
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service, Unit, lost_endpoints, reasons, superfluous
 
@@ -117,6 +118,17 @@ class Switch:
                 " run deploys/cluster.py, which brings all hosts to one commit."
             )
         return ""
+
+    def back(self, host: str) -> HostState | None:
+        """What this host goes back to; a worker that did not serve its backend before the switch need not do so after it."""
+        seen = self.seen[host]
+        if seen.verified is None:
+            return None
+        units = {
+            name: replace(unit, backend="") if lacks(seen.services.get(name, Service()).devices, unit.backend) else unit
+            for name, unit in seen.verified.units.items()
+        }
+        return replace(seen.verified, units=units)
 
     @property
     def outcome(self) -> str:

@@ -10,8 +10,8 @@ from pyinfra.api.state import State
 from roles.base.remote import HostError, say
 from roles.base.sight import Sight, reasons
 from roles.base.watch import Watch
+from roles.cluster import banner
 from roles.cluster.state import RPC_SERVER, Unit
-from roles.rpc_server import banner
 
 TIMEOUT = 30
 """Seconds until a worker must listen; a GPU's driver was seen to take several of them."""
@@ -39,7 +39,7 @@ def listening(state: State, host: Host, unit: Unit) -> None:
             return bool(sight.listening)
         journal = watch.journal()
         served = banner.devices(journal)
-        if served and unit.backend not in map(banner.backend, served):
+        if banner.lacks(served, unit.backend):
             raise HostError(_fallen_back(served, unit.backend, journal))
         return bool(served)
 

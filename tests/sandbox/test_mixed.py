@@ -210,6 +210,24 @@ def test_the_cluster_comes_back_by_itself(fault: str, mixed: Mixed) -> None:
     assert mixed.docker.shows("rpc-server", "InvocationID") != before
 
 
+def test_a_worker_that_fell_back_to_its_processors_is_found_by_the_next_run(mixed: Mixed) -> None:
+    """The endpoint answers meanwhile; once there is something to compute with again, a run is all it takes."""
+    drivers = "/usr/share/vulkan/icd.d"
+    mixed.vulkan.out(f"mv {drivers} {drivers}.away && systemctl restart rpc-server")
+    try:
+        mixed.comes_back()
+        ended = mixed.deploy()
+        assert ended.status != 0, ended.text
+        assert f"{mixed.vulkan.name}: rpc-server.service serves CPU, and no device of the backend vulkan" in ended.text
+        assert "Every host is back on the release before, which answers." in ended.text
+        assert "Paris" in mixed.ask()
+    finally:
+        mixed.vulkan.out(f"mv {drivers}.away {drivers}")
+    mixed.done()
+    assert "Paris" in mixed.ask()
+    assert changes(mixed.done()) == {}
+
+
 def test_verification_passes_again(verify: Verification) -> None:
     """What was broken is whole, or the tests above have proved less than they say."""
     assert verify().failures == {}

@@ -140,6 +140,15 @@ def test_the_command_reads_release_unit_file_and_process(folder: Path) -> None:
     assert len(service.file_digest) == 64
 
 
+def test_the_command_reads_what_a_worker_serves(folder: Path) -> None:
+    (folder / "services" / RPC_SERVER).write_text(f"MainPID={os.getpid()}\nInvocationID=12ab\n")
+    journalctl = folder / "programs/journalctl"
+    banner = "Started it.\nDevices:\n  CUDA0: a card (8192 MiB, 8000 MiB free)\n  transport : TCP\nAccepted client\n"
+    journalctl.write_text(f"#!/bin/sh\n[ \"$3\" = _SYSTEMD_INVOCATION_ID=12ab ] && cat <<'END'\n{banner}END\n")
+    journalctl.chmod(0o755)
+    assert show(folder).services[RPC_SERVER].devices == ("CUDA0",)
+
+
 def test_the_command_reads_the_process_of_a_container(folder: Path) -> None:
     client = shutil.copy("/usr/bin/sleep", folder / "docker")
     environment = {"GPUQUILT_STATE": "feed", "PATH": os.environ["PATH"]}

@@ -62,6 +62,22 @@ def test_each_difference_is_a_reason_of_its_own(seen: Seen, why: str) -> None:
     assert reasons(RPC_SERVER, WANTED, seen) == [why]
 
 
+@pytest.mark.parametrize(
+    ("devices", "backend", "found"),
+    [
+        (("CPU",), "cuda", ["it serves CPU and no device of the backend cuda"]),
+        (("CUDA0", "CPU"), "cuda", []),
+        # Nobody knows: the journal is gone, or the state is an older gpuquilt's.
+        ((), "cuda", []),
+        (("CPU",), "", []),
+    ],
+)
+def test_a_worker_that_fell_back_to_its_processors_is_restarted(devices: tuple[str, ...], backend: str, found: list[str]) -> None:
+    """As after a reboot, at which the driver came too late."""
+    wanted = replace(WANTED, units={RPC_SERVER: replace(WANTED.units[RPC_SERVER], backend=backend)})
+    assert reasons(RPC_SERVER, wanted, change(devices=devices)) == found
+
+
 def test_a_host_where_nothing_is_installed() -> None:
     assert reasons(RPC_SERVER, WANTED, Seen()) == [
         "its unit differs",

@@ -229,6 +229,23 @@ def test_a_host_that_could_not_go_back_is_named() -> None:
     assert switch.outcome == "w2 could not go back: look there, and run the deploy again."
 
 
+def test_a_worker_that_had_fallen_back_may_go_back_to_that() -> None:
+    """Or the endpoint, which answered until now, would stay away for as long as the GPU."""
+    state = OLD["w1"]
+    state = replace(state, units={RPC_SERVER: replace(state.units[RPC_SERVER], backend="cuda")})
+    ran = running(state)
+
+    def serving(*devices: str) -> Seen:
+        return replace(ran, services={RPC_SERVER: replace(ran.services[RPC_SERVER], devices=devices)})
+
+    switch = looked(w1=serving("CPU"), w2=Seen())
+    back = switch.back("w1")
+    assert back is not None
+    assert back.units[RPC_SERVER] == replace(state.units[RPC_SERVER], backend="")
+    assert looked(w1=serving("CUDA0")).back("w1") == looked(w1=serving()).back("w1") == state
+    assert switch.back("w2") is None
+
+
 def test_the_two_commits_of_these_tests_differ() -> None:
     assert (NEW["w1"].commit, OLD["w1"].commit) == (NEWER, OLDER)
 

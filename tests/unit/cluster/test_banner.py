@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.rpc_server.banner import backend, devices
+from roles.cluster.banner import backend, devices
 
 # Recorded: 0c1e570 in a container on Debian 13, whose streams the journal has in the order in which they came.
 CPU = """\

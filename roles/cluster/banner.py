@@ -24,6 +24,14 @@ def devices(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(found[1] for line in said[after:] if (found := _DEVICE.fullmatch(line)))
 
 
+def lacks(devices: Sequence[str], wanted: str) -> bool:
+    """Whether it serves nothing of the backend that it must, while it does serve something.
+
+    :param wanted: empty where nobody knows
+    """
+    return bool(devices and wanted) and wanted not in map(backend, devices)
+
+
 def backend(device: str) -> str:
     """The backend of a device, as the setting `backend` names it: ``ROCm1`` is hip's."""
     name = device.rstrip("0123456789").lower()
