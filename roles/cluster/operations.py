@@ -170,19 +170,19 @@ def _start(state: State, host: Host, switch: Switch, unit: str, ready: Ready, re
 
 
 def _take_back(state: State, host: Host, switch: Switch, unit: str, ready: Ready) -> None:
-    """Put one unit back; without a state that answered before, there is nothing to run, and it is stopped."""
+    """Put one unit back; where the state that answered before has none, ours is stopped."""
     verified = switch.back(host.name)
     try:
-        if unit == RPC_SERVER:
+        if unit == RPC_SERVER and switch.is_ours(host.name, LLAMA_SERVER):
             _must(state, host, f"systemctl stop {LLAMA_SERVER} 2>/dev/null || true")
-        if verified is None:
-            _must(state, host, f"systemctl disable --now {unit} 2>/dev/null || true")
-        elif unit in verified.units:
+        if verified is not None and unit in verified.units:
             lost = [name for name in switch.stranded if name != host.name]
             if unit == LLAMA_SERVER and lost:
                 raise HostError(f"{unit} was not started, because {', '.join(lost)} could not go back.")
             say(host, f"{unit} goes back to {verified.release}")
             _run_unit(state, host, switch, unit, verified, ready)
+        elif switch.is_ours(host.name, unit):
+            _must(state, host, f"systemctl disable --now {unit} 2>/dev/null || true")
         switch.restored.add(host.name)
     except Exception as error:
         switch.stranded[host.name] = str(error) or type(error).__name__

@@ -119,6 +119,10 @@ class Switch:
             )
         return ""
 
+    def is_ours(self, host: str, unit: str) -> bool:
+        """Whether a unit of this name is by us: it was before the switch, or the switch puts it there."""
+        return unit in self.wanted[host].units or self.seen[host].services.get(unit, Service()).ours
+
     def back(self, host: str) -> HostState | None:
         """What this host goes back to; a worker that did not serve its backend before the switch need not do so after it."""
         seen = self.seen[host]

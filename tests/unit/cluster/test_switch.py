@@ -1,6 +1,7 @@
 """What is switched, and what is not, decided from what all hosts show."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -250,15 +251,45 @@ def test_the_two_commits_of_these_tests_differ() -> None:
     assert (NEW["w1"].commit, OLD["w1"].commit) == (NEWER, OLDER)
 
 
-def test_what_runs_is_stopped_before_its_unit_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen for real: by the unit of a program of the host, a container is not stopped, and keeps the port."""
-    told: list[str] = []
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What hosts are told, all of which goes well."""
+    commands: list[str] = []
 
     def run(_state: object, _host: object, command: str) -> Answer:
-        told.append(command)
+        commands.append(command)
         return Answer(True, [], [])
 
     monkeypatch.setattr(operations, "run", run)
+    monkeypatch.setattr(operations, "say", lambda *_: None)
+    return commands
+
+
+def goes_back(switch: Switch, host: str) -> None:
+    for unit in (RPC_SERVER, LLAMA_SERVER):
+        operations._take_back(None, SimpleNamespace(name=host), switch, unit, {})  # type: ignore[arg-type]
+    assert switch.restored == {host}
+
+
+def test_a_service_of_the_users_own_is_left_alone_when_the_switch_goes_back(told: list[str]) -> None:
+    own = Seen(services={LLAMA_SERVER: Service(active=True, enabled=True, file_digest="f" * 64)})
+    goes_back(looked(w1=own), "w1")
+    assert told == ["systemctl disable --now rpc-server.service 2>/dev/null || true"]
+
+
+def test_what_the_switch_has_put_on_a_head_is_stopped_when_it_goes_back(told: list[str]) -> None:
+    """It was none of the workers before: a release without its program is what it goes back to."""
+    switch = looked(head=running(OLD["head"]))
+    switch.wanted["head"] = replace(NEW["head"], units={**NEW["head"].units, **NEW["w1"].units})
+    goes_back(switch, "head")
+    stop, disable, install = told
+    assert stop.startswith("systemctl stop llama-server.service")
+    assert disable == "systemctl disable --now rpc-server.service 2>/dev/null || true"
+    assert f"systemctl restart --no-block {LLAMA_SERVER}" in install
+
+
+def test_what_runs_is_stopped_before_its_unit_is_another(told: list[str]) -> None:
+    """Seen for real: by the unit of a program of the host, a container is not stopped, and keeps the port."""
     state = HostState("release", NEWER, "aaaa", {RPC_SERVER: Unit("[Unit]\n", "", ())})
     operations._install(None, None, RPC_SERVER, state)  # type: ignore[arg-type] # nobody looks at what is None
     (script,) = told
