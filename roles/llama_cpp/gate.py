@@ -32,7 +32,12 @@ _OF_DRIVERS = {
     " gets it with the device nvidia.com/gpu=all)"
 }
 """Library → where it comes from, since neither the release nor the toolkit has it."""
-_FATAL_STATUS = {"124": "it did not end within 30 s", "127": "a library is missing", "132": "this CPU lacks an instruction"}
+_FATAL_STATUS = {
+    "124": "it did not end within 30 s",
+    "127": "a library is missing",
+    "132": "this CPU lacks an instruction",
+    "134": "it aborted",
+}
 
 
 @dataclass

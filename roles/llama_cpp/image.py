@@ -47,9 +47,11 @@ SPACE: Mapping[Backend, int] = {"cpu": 1024, "vulkan": 2048, "cuda": 6144, "sycl
 
 # A question to its socket would start it.
 _RUNS = "systemctl is-active --quiet docker.service"
+# As root, who may open the files of GPUs, which belong to a group whose number is the host's: a program that is compiled for
+# SYCL ends without one, whatever it is asked.
 _RUN = (
-    "docker run --rm --pull never --network none --read-only --cap-drop ALL --security-opt no-new-privileges --log-driver none"
-    " --entrypoint sh"
+    "docker run --rm --pull never --user 0:0 --userns host --network none --read-only --cap-drop ALL"
+    " --security-opt no-new-privileges --log-driver none --entrypoint sh"
 )
 
 

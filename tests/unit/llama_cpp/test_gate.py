@@ -111,7 +111,8 @@ def test_a_help_text_without_rpc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "why"), [("132", "this CPU lacks an instruction"), ("127", "a library is missing"), ("0", "exit status 0")]
+    ("status", "why"),
+    [("132", "this CPU lacks an instruction"), ("127", "a library is missing"), ("134", "it aborted"), ("0", "exit status 0")],
 )
 def test_a_program_that_does_not_run(status: str, why: str) -> None:
     lines = [

@@ -203,6 +203,8 @@ def test_what_is_examined_gets_the_devices_that_the_host_has() -> None:
     assert 'grep -qs nvidia.com/gpu /etc/cdi/* /run/cdi/* && set -- "$@" --device nvidia.com/gpu=all' in command
     assert '[ -e /dev/dri ] && set -- "$@" --device /dev/dri' in command
     assert "--device" not in image.examine(W1)
+    # The group of the files of GPUs is another one on each host.
+    assert "--user 0:0 --userns host" in command
 
 
 def test_images_in_use_and_others_names_are_left_alone() -> None:
