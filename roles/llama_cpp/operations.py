@@ -32,6 +32,8 @@ from roles.llama_cpp.kinds import kind_of
 from roles.llama_cpp.manifest import FILE, Manifest
 
 MIB = 1024 * 1024
+ROOMY = "/var/tmp"
+"""Where an image of several GB may lie for a while; /tmp can be memory."""
 TRANSFER_TIMEOUT = 1800
 """Seconds that a command around an archive may take."""
 
@@ -227,7 +229,11 @@ def _fetch(state: State, host: Host, plan: HostPlan) -> None:
     _must(state, host, f"mkdir -p {recipe.ARCHIVES}", f"{recipe.ARCHIVES} could not be made")
     say(host, f"sending {plan.release} ({archive.stat().st_size / MIB:.1f} MiB)")
     arguments = connection_arguments(state, host)
-    _transfer(host, lambda: host.put_file(str(archive), sent, **arguments), f"{sent} could not be written")
+    # With sudo it comes to a place that everybody may write to first.
+    passing = f"{ROOMY}/gpuquilt-{plan.release}"
+    _transfer(
+        host, lambda: host.put_file(str(archive), sent, remote_temp_filename=passing, **arguments), f"{sent} could not be written"
+    )
     _must(
         state,
         host,
@@ -263,12 +269,13 @@ def _download(state: State, builder: Host, plan: HostPlan, manifest: Manifest) -
             return _downloads[manifest.release]
         wanted = manifest.archive_sha256 or _packed(state, builder, plan)
         if not _folders:
-            _folders.append(tempfile.TemporaryDirectory(prefix="gpuquilt-"))
+            _folders.append(tempfile.TemporaryDirectory(prefix="gpuquilt-", dir=ROOMY))
         path = Path(_folders[0].name) / f"{manifest.release}.tar.zst"
         source = recipe.archive(manifest.release)
         say(builder, f"fetching {manifest.release}")
         # Everybody there may read the archive, so that no second copy has to be made of it with sudo.
-        _transfer(builder, lambda: builder.get_file(source, str(path)), f"{source}, which other hosts need, could not be read")
+        what = f"{source}, which other hosts need, could not be copied to {path.parent} of this computer"
+        _transfer(builder, lambda: builder.get_file(source, str(path)), what)
         with path.open("rb") as content:
             digest = file_digest(content, "sha256").hexdigest()
         if digest != wanted:

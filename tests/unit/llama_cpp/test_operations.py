@@ -123,7 +123,8 @@ class Lab:
             shutil.copyfile(self.path(name, remote), local)
             return True
 
-        def put_file(local: str, remote: str, **_: Any) -> bool:
+        def put_file(local: str, remote: str, remote_temp_filename: str, **_: Any) -> bool:
+            assert remote_temp_filename.startswith("/var/tmp/"), "/tmp can be memory"
             shutil.copyfile(local, self.path(name, remote))
             return True
 
@@ -243,8 +244,8 @@ def test_an_archive_that_changed_on_its_way_is_refused(lab: Lab) -> None:
     lab.build("w1")
     put = lab.hosts["w2"].put_file
 
-    def cut(local: str, remote: str, **_: Any) -> bool:
-        put(local, remote)
+    def cut(local: str, remote: str, **arguments: Any) -> bool:
+        put(local, remote, **arguments)
         there = lab.path("w2", remote)
         there.write_bytes(there.read_bytes()[:-1])
         return True
@@ -274,7 +275,9 @@ def test_a_builder_without_the_release_or_its_archive_is_said(lab: Lab) -> None:
     lab.build("w1")
     lab.path("w1", recipe.archive(W1.release)).unlink()
     assert not lab.fetch("w2")
-    assert lab.complaints.pop().startswith(f"w1: {recipe.archive(W1.release)}, which other hosts need, could not be read")
+    assert lab.complaints.pop().startswith(
+        f"w1: {recipe.archive(W1.release)}, which other hosts need, could not be copied to /var/tmp/gpuquilt-"
+    )
 
 
 def test_a_folder_is_no_release_without_its_own_manifest(lab: Lab) -> None:
