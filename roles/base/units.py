@@ -10,6 +10,8 @@ from roles.base.templates import render as render_template
 
 OWN_VARIABLES = frozenset({"HOME", "LLAMA_CACHE", "GPUQUILT_STATE"})
 
+DOCKER = "/usr/bin/docker"
+"""What starts a container of a unit."""
 SECONDS = 20
 """How long Docker may take to answer a question."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roles.base.apt import Change, Repository
+from roles.base.units import DOCKER as CLIENT
 from roles.docker import daemon
 from roles.docker.daemon import FILE, Options
 from roles.docker.seen import DISTRIBUTION, DOCKER, OLD, TOOLKIT, Container, Seen
@@ -81,6 +82,10 @@ def problems(seen: Seen, settings: Settings, nvidia: bool, runs: bool = False) -
         found.append(
             'runtime = "docker" needs Docker, which is not there, and docker_engine = "none" forbids to install it: install'
             " Docker yourself, or take docker_engine out, and run again."
+        )
+    if settings.engine == "none" and runs and seen.info and not seen.client:
+        found.append(
+            f"its services start containers with {CLIENT}, which is not there: make that a link to its docker, and run again."
         )
     if settings.engine != "none" and seen.source == "none" and seen.info:
         found.append(

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roles.base.apt import PREFERENCES
+from roles.base.units import DOCKER as CLIENT
+from roles.base.units import SECONDS
 from roles.docker.daemon import FILE, RECORD
 
 DISTRIBUTION = ("docker.io", "docker-cli", "docker-buildx")
@@ -18,9 +20,6 @@ TOOLKIT = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvid
 
 PIN = f"{PREFERENCES}/gpuquilt-nvidia-container-toolkit"
 """Where we keep the toolkit at its version; where it is not, a toolkit that is there is not by us."""
-
-SECONDS = 20
-"""How long the daemon may take to answer."""
 
 # The daemon is asked only where it runs: a question to its socket would start it.
 COMMAND = rf"""
@@ -49,6 +48,7 @@ systemctl show docker.service --timestamp=us+utc --property=ActiveState,UnitFile
 sed 's/^/record /' {RECORD}
 sed 's/^/pin /' {PIN}
 [ -e /var/lib/docker/swarm/docker-state.json ] && echo swarm
+[ -x {CLIENT} ] && echo client
 [ -e /proc/driver/nvidia/version ] && echo driver
 grep -ls 'nvidia\.com/gpu' /etc/cdi/* /run/cdi/* | sed 's/^/cdi /'
 if systemctl is-active --quiet docker.service; then
@@ -95,6 +95,7 @@ class Seen:
     :param record: what we have written down of what is ours in it
     :param pin: our preferences for the toolkit; empty where there are none
     :param swarm: it is a node of a swarm
+    :param client: the program is where units of ours start it from
     :param driver: NVIDIA's driver is loaded
     :param specifications: the CDI specifications of NVIDIA's GPUs that are there
     :param info: what the daemon says of itself; empty where it does not answer
@@ -114,6 +115,7 @@ class Seen:
     record: str = ""
     pin: str = ""
     swarm: bool = False
+    client: bool = False
     driver: bool = False
     specifications: tuple[str, ...] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -168,6 +170,7 @@ def parse(lines: Sequence[str]) -> Seen:
         pin="".join(f"{line}\n" for line in found.get("pin", [])),
         # Of one that does not run, its file tells; one that runs may keep it elsewhere.
         swarm="swarm" in found or (info.get("Swarm") or {}).get("LocalNodeState", "inactive") != "inactive",
+        client="client" in found,
         driver="driver" in found,
         specifications=tuple(found.get("cdi", [])),
         info=info,

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from io import StringIO
 
 from roles.base.machine import HOME, Identity
-from roles.base.units import container
+from roles.base.units import DOCKER, container
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import CURRENT, MARK
 from roles.llama_cpp.manifest import Manifest
 
-DOCKER = "/usr/bin/docker"
 STOP_SECONDS = 3
 """How long a container may take to end: asked to while it answers, llama-server was seen to hang."""
 

@@ -25,6 +25,7 @@ TRIXIE = [
     "state active",
     "boot enabled",
     "flag --containerd",
+    "client",
     "changed 1796096955.231404509",
     'file {"live-restore": true, "log-opts": {"max-size": "10m", "max-file": "3"}}',
 ]

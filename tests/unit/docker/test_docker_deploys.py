@@ -104,13 +104,16 @@ def test_containers_of_ours_need_a_docker_and_natives_none(monkeypatch: pytest.M
 @pytest.mark.parametrize("engine", ["auto", "distribution", "docker"])
 def test_a_docker_that_no_package_brought_is_not_written_over(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     container = MachinePlan(runtime="docker")
-    by_hand = ["system debian trixie", "state active", DOCKER_INFO]
+    by_hand = ["system debian trixie", "state active", DOCKER_INFO, "client"]
     assert checked(monkeypatch, engine, container, *by_hand) == [
         "it has Docker 26.1.5+dfsg1, which is of neither package docker.io nor docker-ce, and would be written over: set"
         ' docker_engine = "none" to use it as it is, or take it out, and run again.'
     ]
     assert checked(monkeypatch, "none", container, *by_hand) == []
-    (too_old,) = checked(monkeypatch, "none", container, *by_hand[:2], DOCKER_INFO.replace("26.1.5", "19.3.1"))
+    assert checked(monkeypatch, "none", container, *by_hand[:3]) == [
+        "its services start containers with /usr/bin/docker, which is not there: make that a link to its docker, and run again."
+    ]
+    (too_old,) = checked(monkeypatch, "none", container, *by_hand[:2], DOCKER_INFO.replace("26.1.5", "19.3.1"), "client")
     assert too_old == (
         "its Docker (19.3.1+dfsg1) is too old to build images of llama.cpp, which takes 20.10 or newer: upgrade it, and"
         " run again."
@@ -131,3 +134,4 @@ def test_who_needs_gpus_in_containers_learns_whether_docker_gives_them(
 def test_the_look_asks_for_every_package_that_is_decided_on() -> None:
     asked = seen.COMMAND.split()
     assert {*seen.DISTRIBUTION, *seen.DOCKER, *seen.OLD, *seen.TOOLKIT} <= set(asked)
+    assert "[ -x /usr/bin/docker ] && echo client" in seen.COMMAND
