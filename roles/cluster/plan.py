@@ -86,6 +86,7 @@ class HostPlan:
     :param rpc_port: the port of its RPC server
     :param http_port: the port of its llama-server
     :param runtime: how it runs its release
+    :param gpus: how many GPUs compute here
     :param devices: those of its devices that a container of ours gets, as `docker run --device` names them
     :param container_memory: MiB that such a container may take, None: no limit
     :param compute: what its build is compiled with and for
@@ -109,6 +110,7 @@ class HostPlan:
     endpoints: tuple[str, ...] = ()
     clients: tuple[IPv4Address, ...] = ()
     runtime: Runtime = "native"
+    gpus: int = 0
     devices: tuple[str, ...] = ()
     container_memory: int | None = None
 
@@ -177,6 +179,7 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog, needed: Sequence
                 endpoints=endpoints.get(host.name, ()),
                 clients=_clients(host, addresses, endpoints),
                 runtime=host.settings.runtime,
+                gpus=len(provisions[host.name].selection.gpus),
                 devices=devices(provisions[host.name].selection) if host.in_container else (),
                 container_memory=host.settings.container_memory if host.in_container else None,
             )

@@ -34,12 +34,14 @@ class Unit:
     :param endpoints: the RPC endpoints, ``address:port``, that it offers (a worker's own) or uses (a head's)
     :param backend: what it must compute with, by its own start-up log; empty where nobody knows, as of states that an older
         gpuquilt has written
+    :param gpus: how many GPUs it may serve, likewise; 0 where nobody knows, or the inventory names them
     """
 
     text: str
     listens: str
     endpoints: tuple[str, ...]
     backend: str = ""
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class HostState:
         try:
             data = json.loads(text)
             units = {
-                name: Unit(unit["text"], unit["listens"], tuple(unit["endpoints"]), unit.get("backend", ""))
+                name: Unit(unit["text"], unit["listens"], tuple(unit["endpoints"]), unit.get("backend", ""), unit.get("gpus", 0))
                 for name, unit in data["units"].items()
             }
             return HostState(data["release"], data["commit"], data["generation"], units)

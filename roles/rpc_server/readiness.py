@@ -23,8 +23,8 @@ def listening(state: State, host: Host, unit: Unit) -> None:
     Its exit status says nothing (it ends with 0 when it cannot bind), and neither does a successful start. What it computes with
     is what it says itself: a GPU that cannot be used makes it serve the processors instead.
 
-    :raises HostError: it does not listen within `TIMEOUT`, listens elsewhere, ends, or serves none of the devices that it is
-        to serve; the text holds its journal's reason
+    :raises HostError: it does not listen within `TIMEOUT`, listens elsewhere, ends, serves none of the devices that it is to
+        serve, or more of them; the text holds its journal's reason
     """
     wanted = unit.listens
     watch = Watch(state, host, RPC_SERVER)
@@ -41,6 +41,8 @@ def listening(state: State, host: Host, unit: Unit) -> None:
         served = banner.devices(journal)
         if banner.lacks(served, unit.backend):
             raise HostError(_fallen_back(served, unit.backend, journal))
+        if 0 < unit.gpus < len(served):
+            raise HostError(_too_many(served, unit))
         return bool(served)
 
     def doing(sight: Sight) -> str:
@@ -58,4 +60,18 @@ def _fallen_back(served: Sequence[str], planned: str, journal: Sequence[str]) ->
     return (
         f"{RPC_SERVER} serves {', '.join(served)}, and no device of the backend {planned} that is planned: {why}; see to the"
         " driver there, or correct `backend` or rpc_server_devices."
+    )
+
+
+def _too_many(served: Sequence[str], unit: Unit) -> str:
+    """llama.cpp lends what it finds: integrated GPUs, whose memory is the processors', and those that its code is not for.
+
+    Source: get_devices of tools/rpc/rpc-server.cpp; github.com/ggml-org/llama.cpp/issues/22013 and 28093.
+    """
+    # Seen by ROCm's libraries, such a GPU does harm even if it is not lent: github.com/ggml-org/llama.cpp/issues/23152.
+    hide = "; hide the others with rpc_server_environment = {'HIP_VISIBLE_DEVICES': '0'}" if unit.backend == "hip" else ""
+    return (
+        f"{RPC_SERVER} serves {', '.join(served)}, and of the GPUs there {unit.gpus} {'is' if unit.gpus == 1 else 'are'} to"
+        " compute: see in its journal what these are and by deploys/preflight.py which are meant, and name those in"
+        f" rpc_server_devices, such as {list(served[: unit.gpus])}{hide}."
     )

@@ -56,4 +56,5 @@ def unit(plan: HostPlan, settings: Settings, program: Program) -> Unit:
     """What the switch is offered; the arguments are those of `render`."""
     endpoint = f"{plan.address}:{plan.rpc_port}"
     listens = f"{address(plan, settings)}:{plan.rpc_port}"
-    return Unit(render(plan, settings, program), listens, (endpoint,), plan.compute.backend)
+    gpus = 0 if settings.devices else plan.gpus
+    return Unit(render(plan, settings, program), listens, (endpoint,), plan.compute.backend, gpus)

@@ -231,6 +231,14 @@ def strange(devices: Sequence[Device], planned: str, asked: Collection[str]) -> 
     return [device for device in devices if device.backend != planned and (fell_back or device.name not in asked)]
 
 
+def too_many(devices: Sequence[Device], gpus: int, asked: Collection[str]) -> bool:
+    """Whether a worker serves more than the plan lets compute, and nobody asked for it by name.
+
+    :param gpus: how many are planned; 0: none, and the processors may count as any number
+    """
+    return not asked and 0 < gpus < len(devices)
+
+
 def devices(journal: str) -> list[Device]:
     """The devices that an RPC server says it serves, from its journal since its start.
 

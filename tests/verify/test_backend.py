@@ -21,8 +21,13 @@ def test_worker_serves_the_planned_backend(worker: Service, record_property: Cal
     )
     served = ", ".join(f"{device.backend} ({device.description})" for device in devices)
     record_property(SERVES, f"{worker.subject} serves {served}")
-    strange = reading.strange(devices, planned, worker.subject.settings[RpcServerSettings].devices or ())
+    asked, gpus = worker.subject.settings[RpcServerSettings].devices or (), worker.subject.plan.gpus
+    strange = reading.strange(devices, planned, asked)
     assert not strange, (
         f"{worker.subject}: {worker.unit} serves {', '.join(map(str, strange))} where {planned} is planned;"
         f" the beginning of its journal says why."
+    )
+    assert not reading.too_many(devices, gpus, asked), (
+        f"{worker.subject}: {worker.unit} serves {served}, and GPUs that are to compute: {gpus}; name those that you mean in"
+        " rpc_server_devices."
     )

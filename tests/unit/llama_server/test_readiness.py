@@ -172,6 +172,25 @@ def test_a_worker_that_serves_its_processors_in_silence(on: Use) -> None:
         )
 
 
+def test_a_worker_that_serves_more_than_is_planned(on: Use) -> None:
+    """llama.cpp lends the processor's own GPU as well, whose memory is the processor's."""
+    both = serving("Vulkan0", "Vulkan1")
+    on(Host(sights=[LISTENS], journal=[both]))
+    with pytest.raises(HostError) as caught:
+        listening(None, None, replace(WORKER, backend="vulkan", gpus=1))  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "rpc-server.service serves Vulkan0, Vulkan1, and of the GPUs there 1 is to compute: see in its journal what these are and"
+        " by deploys/preflight.py which are meant, and name those in rpc_server_devices, such as ['Vulkan0']."
+    )
+    # Two are planned, or nobody knows, or the inventory has named them.
+    for gpus in (0, 2, 3):
+        on(Host(sights=[LISTENS], journal=[both]))
+        listening(None, None, replace(WORKER, backend="vulkan", gpus=gpus))  # type: ignore[arg-type]
+    on(Host(sights=[LISTENS], journal=[serving("ROCm0", "ROCm1")]))
+    with pytest.raises(HostError, match=r"hide the others with rpc_server_environment = .'HIP_VISIBLE_DEVICES': '0'"):
+        listening(None, None, replace(WORKER, backend="hip", gpus=1))  # type: ignore[arg-type]
+
+
 def test_a_worker_that_does_not_say_why(on: Use) -> None:
     on(Host(sights=[LISTENS], journal=[serving("Vulkan0", "Vulkan1")]))
     with pytest.raises(HostError, match=r"serves Vulkan0, Vulkan1, and no .* cuda .*: its journal gives no reason; see"):

@@ -109,6 +109,12 @@ def test_what_must_compute_is_the_backend_of_the_plan() -> None:
     assert unit(IN_CONTAINER, settings(), CONTAINER).backend == "cuda"
 
 
+def test_it_may_serve_the_gpus_of_the_plan_unless_the_inventory_names_them() -> None:
+    plan = replace(PLAN, gpus=2)
+    assert unit(plan, settings(), Program("bin/ggml-rpc-server")).gpus == 2
+    assert unit(plan, settings(devices=["CUDA0", "CPU"]), Program("bin/ggml-rpc-server")).gpus == 0
+
+
 def test_the_mark_tells_one_release_from_another() -> None:
     other = HostPlan(**{**vars(PLAN), "release": "e3a74b299085-debian13-v3-cpu-worker-1f0c2a"})
     marks = {mark_of(render(plan, settings(), Program("bin/rpc-server"))) for plan in (PLAN, other)}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from roles.cluster.state import RPC_SERVER
+from roles.rpc_server.settings import Settings
 from tests.unit.cluster.examples import NEWER, good_plan
 from tests.verify import reading, test_backend, test_container, test_release
 from tests.verify.cluster import Cluster, Service, Subject
@@ -27,6 +28,7 @@ DIGEST = "d" * 64
 PLAN = good_plan()
 WORKER = replace(PLAN.hosts["w1"], runtime="docker", devices=("/dev/dri", "/dev/kfd"))
 FOLDER = f"/opt/llama.cpp/releases/{WORKER.release}"
+SETTINGS = {Settings: Settings()}
 
 CONTAINERS = [
     found for found in json.loads((ANSWERS / "containers.json").read_text()) if found["Name"] in ("/gpuquilt-rpc-server", "/cdi")
@@ -68,7 +70,7 @@ def red(worker: Any = WORKER, **answers: str) -> dict[str, str]:
     """The tests that fail on the host with some answers changed, each with its sentence."""
     keys = {key.replace(" ", "_").strip("/"): key for key in HOST}
     host = dict(HOST) | {keys[key]: answer for key, answer in answers.items()}
-    subject = Subject(worker, PLAN.machines["w1"], {}, Connection(host))
+    subject = Subject(worker, PLAN.machines["w1"], SETTINGS, Connection(host))
     service = Service(subject, RPC_SERVER, reading.Service(), 0)
     parameters = {
         "machine": subject,
@@ -171,7 +173,20 @@ def test_a_process_in_a_container_where_none_is_planned_is_found() -> None:
 
 def test_what_a_worker_serves_is_said() -> None:
     said: list[tuple[str, object]] = []
-    subject = Subject(WORKER, PLAN.machines["w1"], {}, Connection(HOST))
+    subject = Subject(WORKER, PLAN.machines["w1"], SETTINGS, Connection(HOST))
     service = Service(subject, RPC_SERVER, reading.Service(), 0)
     test_backend.test_worker_serves_the_planned_backend(service, lambda name, value: said.append((name, value)))
     assert said == [(SERVES, "w1 serves cpu (Intel(R) Xeon(R) Processor)")]
+
+
+def test_a_worker_that_serves_more_gpus_than_are_planned_is_found() -> None:
+    line = "  CPU: Intel(R) Xeon(R) Processor"
+    journal = HOST["journalctl"]
+    assert journal.count(line) == 1
+    failures = red(replace(WORKER, gpus=1), journalctl=journal.replace(line, f"  CPU: a second one (1 MiB, 1 MiB free)\n{line}"))
+    assert failures == {
+        "test_worker_serves_the_planned_backend": (
+            "w1: rpc-server.service serves cpu (a second one), cpu (Intel(R) Xeon(R) Processor), and GPUs that are to compute: 1;"
+            " name those that you mean in rpc_server_devices."
+        )
+    }

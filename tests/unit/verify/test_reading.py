@@ -197,6 +197,11 @@ def test_what_a_worker_should_not_serve(served: list[str], asked: list[str], str
     assert [device.name for device in found] == strange
 
 
+@pytest.mark.parametrize(("gpus", "asked", "wrong"), [(1, [], True), (2, [], False), (0, [], False), (1, ["Vulkan1"], False)])
+def test_a_worker_that_serves_more_than_is_planned(gpus: int, asked: list[str], wrong: bool) -> None:
+    assert reading.too_many([Device("Vulkan0", "a card"), Device("Vulkan1", "the processor's own")], gpus, asked) == wrong
+
+
 def test_banner_that_was_not_written_yet_has_no_devices() -> None:
     assert reading.devices("WARNING: Host ('198.18.77.11') is != '127.0.0.1'\n") == []
 
