@@ -12,8 +12,8 @@ from roles.cluster.state import CURRENT, LLAMA_SERVER, MARK, RPC_SERVER, UNITS, 
 VERIFIED = "/var/lib/gpuquilt/verified.json"
 BEFORE = "/var/lib/gpuquilt/before.json"
 
-LINES = 50
-"""Of the journal of a worker's start; more devices has none."""
+LINES = 200
+"""Of a worker's journal since its start, within which it has named its devices: the whole can be long."""
 
 COMMAND = f"""
 echo "current $(basename "$(readlink {CURRENT})")"
@@ -30,8 +30,8 @@ for unit in {" ".join(UNITS)}; do
     echo "$unit mark=$(tr '\\0' '\\n' <"/proc/$pid/environ" | sed -n 's/^{MARK}=//p')"
     if [ "$unit" = {RPC_SERVER} ]; then
         start=$(systemctl show "$unit" --property=InvocationID --value)
-        journalctl --quiet --output=cat _SYSTEMD_INVOCATION_ID="$start" |
-            grep -m {LINES} -e '^Devices:' -e 'MiB free)' | sed 's/^/served /'
+        journalctl --quiet --output=cat _SYSTEMD_INVOCATION_ID="$start" | head -n {LINES} |
+            grep -e '^Devices:' -e 'MiB free)' | sed 's/^/served /'
     fi
     [ "$unit" = {LLAMA_SERVER} ] && ss -Htnp | awk -v pid="pid=$pid," 'index($0, pid) {{print "connection " $1 " " $5}}'
 done
