@@ -163,7 +163,7 @@ class Lab:
 def there() -> Iterator[Fresh]:
     """A machine with Docker and the images to build from."""
     images = folder_of(RECIPE, CACHE, SECONDS_TO_MAKE)
-    with fresh("gqc", "198.18.87.0/24", {"cuda": "trixie"}) as found:
+    with fresh("gqn", "198.18.87.0/24", {"cuda": "trixie"}) as found:
         machine = found.machines["cuda"]
         machine.out(DOCKER, timeout=300)
         send(machine, images / "build.tar", f"docker import - {BUILD_IMAGE}")
