@@ -11,7 +11,7 @@ from roles.base.units import DOCKER as CLIENT
 from roles.docker import daemon
 from roles.docker.daemon import FILE, Options
 from roles.docker.seen import DISTRIBUTION, DOCKER, OLD, TOOLKIT, Container, Seen
-from roles.docker.settings import Settings
+from roles.docker.settings import REFRESHES, Settings
 from roles.gpus.catalog import numbers
 
 CDI = (25,)
@@ -28,10 +28,6 @@ OLD_RELEASES = frozenset({"bookworm"})
 BASE = "nvidia-container-toolkit-base"
 """All of the toolkit that CDI needs. The rest is the injection by a hook, behind systemd's back: with that a container loses its
 GPU at the next daemon-reload (github.com/NVIDIA/nvidia-container-toolkit/issues/48)."""
-
-REFRESHES = (1, 18)
-"""The first toolkit that keeps Docker's list of GPUs up to date. Source: github.com/NVIDIA/nvidia-container-toolkit, release
-notes of 1.18.0."""
 
 DATA_ROOT = "/var/lib/docker"
 """Where Docker keeps everything, unless told otherwise."""

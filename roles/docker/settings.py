@@ -12,6 +12,10 @@ from roles.gpus.catalog import numbers
 _Url = Annotated[str, StringConstraints(pattern=r"^(https?|file)://\S*[^\s/]$")]
 _Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
 
+REFRESHES = (1, 18)
+"""The first toolkit that keeps Docker's list of GPUs up to date. Source: github.com/NVIDIA/nvidia-container-toolkit, release
+notes of 1.18.0."""
+
 
 class Settings(RoleSettings):
     """Read for the hosts of the groups `workers` and `heads`."""
@@ -66,6 +70,6 @@ class Settings(RoleSettings):
     @field_validator("toolkit_version")
     @classmethod
     def _keeps_specifications(cls, version: str) -> str:
-        if numbers(version) < (1, 18):
+        if numbers(version) < REFRESHES:
             raise ValueError("it does not keep Docker's list of GPUs up to date, which the toolkit does from 1.18.0 on")
         return version
