@@ -80,9 +80,9 @@ class Watch:
             return "it was never started."
         return self.diagnose(self.journal()).rstrip(".") + "."
 
-    def journal(self) -> list[str]:
+    def journal(self, lines: int = LINES) -> list[str]:
         """The last lines of the journal of the starts that were seen."""
         # Both what the process wrote and what systemd wrote about it.
         fields = " + ".join(f"_SYSTEMD_INVOCATION_ID={id} + INVOCATION_ID={id}" for id in self._invocations)
-        journal = f"journalctl --sync; journalctl --quiet --output=cat --lines={LINES} {fields}"
+        journal = f"journalctl --sync; journalctl --quiet --output=cat --lines={lines} {fields}"
         return run(self.state, self.host, journal, timeout=30).output

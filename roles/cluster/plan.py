@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from roles.base.machine import HOME, USER, Machine
-from roles.cluster.backend import Lender, devices, lent
+from roles.cluster.backend import CPU, Lender, devices, lent
 from roles.cluster.dockerfile import with_recipe
 from roles.cluster.endpoints import resolve
 from roles.cluster.hypervisors import HYPERVISORS
@@ -118,6 +118,11 @@ class HostPlan:
     def builds(self) -> bool:
         """Whether this host builds its release itself."""
         return self.builder == self.name
+
+    @property
+    def lends_to_itself(self) -> bool:
+        """Whether the head here has this host's GPUs from the worker here: given them as well, it would count each one twice."""
+        return self.compute.backend != CPU and f"{self.address}:{self.rpc_port}" in self.endpoints
 
 
 @dataclass(frozen=True)

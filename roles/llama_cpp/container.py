@@ -10,7 +10,7 @@ from io import StringIO
 from roles.base.machine import HOME, Identity
 from roles.base.units import DOCKER, container
 from roles.cluster.plan import HostPlan
-from roles.cluster.state import CURRENT, MARK
+from roles.cluster.state import CURRENT, LLAMA_SERVER, MARK
 from roles.llama_cpp.manifest import Manifest
 
 STOP_SECONDS = 3
@@ -42,6 +42,11 @@ def program(manifest: Manifest, target: str, user: Identity | None) -> Program |
     return None if user is None else Program(path, manifest.image, user)
 
 
+def devices(unit: str, plan: HostPlan) -> tuple[str, ...]:
+    """What the container of a unit gets of its host's devices, as `docker run --device` names it."""
+    return () if unit == LLAMA_SERVER and plan.lends_to_itself else plan.devices
+
+
 def command_line(
     unit: str,
     plan: HostPlan,
@@ -66,23 +71,30 @@ def command_line(
         return words
     run = [DOCKER, "run", "--rm", "--name", container(unit), "--pull", "never", "--log-driver", "none"]
     run += ["--stop-signal", stop_signal, "--stop-timeout", str(STOP_SECONDS)]
-    run += _limits(plan, program.user) + _sees(variables, files)
+    run += _limits(unit, plan, program.user) + _sees(variables, files)
     return [*run, "--entrypoint", words[0], program.image, *words[1:]]
 
 
-def _limits(plan: HostPlan, user: Identity) -> list[str]:
+def _limits(unit: str, plan: HostPlan, user: Identity) -> list[str]:
     """What a container may do and have."""
     # A Docker that maps users gives the host's network to none but those that it does not map.
     words = ["--network", "host", "--userns", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
     words += ["--user", f"{user.user}:{user.group}"]
     words += [word for group in user.groups for word in ("--group-add", str(group))]
-    words += [word for device in plan.devices for word in ("--device", device)]
+    words += _devices(unit, plan)
     # Docker fails where it may not, while systemd gives its services as much as it can.
     words += ["--ulimit", "memlock=-1"] if user.unlimited else []
     if plan.container_memory is not None:
         # Both the same: no swap beside it.
         words += ["--memory", f"{plan.container_memory}m", "--memory-swap", f"{plan.container_memory}m"]
     return words
+
+
+def _devices(unit: str, plan: HostPlan) -> list[str]:
+    given = devices(unit, plan)
+    # Where NVIDIA's runtime is the default one, its images ask it for every GPU.
+    nothing = ["--env", "NVIDIA_VISIBLE_DEVICES=void"] if plan.devices and not given else []
+    return [word for device in given for word in ("--device", device)] + nothing
 
 
 def _sees(variables: Iterable[str], files: Iterable[str]) -> list[str]:

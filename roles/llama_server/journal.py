@@ -9,7 +9,17 @@ from roles.base.sight import telling
 
 _UNREACHABLE = re.compile(r"(?:Failed to connect to|no worker answers at) (\S+)")
 _MISMATCH = re.compile(r"RPC server version mismatch: (\S+)")
+# COM_TRC of common_params_print_info (common/common.cpp), before it the time since the start.
+_DEVICE = re.compile(r"  - (\w+) *: .* \([0-9]+ MiB, [0-9]+ MiB free\)$")
 _CRASHED = "Remote RPC server crashed or returned malformed response"
+
+
+def devices(lines: Sequence[str]) -> tuple[str, ...]:
+    """The devices that it has found, as llama.cpp names them: its own, such as ``CUDA0``, ``CPU``, and its workers', ``RPC0``.
+
+    :param lines: the journal of one start
+    """
+    return tuple(found[1] for line in lines if (found := _DEVICE.search(line.rstrip())))
 
 
 def diagnosis(lines: Sequence[str], endpoints: Sequence[str]) -> str:

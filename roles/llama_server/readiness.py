@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
+
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from roles.base.remote import HostError, run, say
-from roles.base.sight import Sight
+from roles.base.sight import Sight, telling
 from roles.base.watch import Watch
+from roles.cluster.banner import lacks
 from roles.cluster.state import LLAMA_SERVER, Unit
 from roles.llama_server import completion
-from roles.llama_server.journal import diagnosis
+from roles.llama_server.journal import devices, diagnosis
 from roles.llama_server.settings import Settings
+
+JOURNAL = 1000
+"""Lines of its journal that it may have written when it has loaded a model."""
 
 
 def answers(state: State, host: Host, unit: Unit, settings: Settings) -> float:
@@ -31,9 +38,21 @@ def answers(state: State, host: Host, unit: Unit, settings: Settings) -> float:
         return bool(sight.listening) and _healthy(state, host, unit)
 
     watch.wait(settings.start_timeout, ready, _doing)
+    _computes(unit, watch.journal(JOURNAL))
     answer = _ask(state, host, unit, settings, watch)
     _complete(unit, watch.look())
     return answer
+
+
+def _computes(unit: Unit, journal: Sequence[str]) -> None:
+    """A GPU of its own that cannot be used is no error to it, and a worker's answers look alike."""
+    found = devices(journal)
+    if lacks(found, unit.backend):
+        why = telling(list(takewhile(lambda line: not devices([line]), journal)))
+        raise HostError(
+            f"{LLAMA_SERVER} finds {', '.join(found)}, and no device of the backend {unit.backend} that is planned for it"
+            f' (before that its journal says "{why}"): see to the driver there, or correct `backend`.'
+        )
 
 
 def _ask(state: State, host: Host, unit: Unit, settings: Settings, watch: Watch) -> float:

@@ -67,7 +67,7 @@ def render(plan: HostPlan, settings: Settings, program: Program, model: Sequence
 
     :param model: its files, in order
     """
-    environment = {**plan.compute.environment, **settings.environment}
+    environment = {**({} if plan.lends_to_itself else plan.compute.environment), **settings.environment}
     words = arguments(options(plan, settings, model))
     text = render_template(
         f"systemd/{LLAMA_SERVER}.j2",
@@ -75,6 +75,7 @@ def render(plan: HostPlan, settings: Settings, program: Program, model: Sequence
         hashes=[file.sha256 for file in model],
         environment=environment,
         container=container(LLAMA_SERVER) if program.image else "",
+        private_devices=plan.lends_to_itself,
         wait_command=["/bin/bash", "-c", WAITING, "wait-for-workers", *plan.endpoints] if plan.endpoints else [],
         start_timeout=WAIT_FOR_WORKERS + 30,
     )
@@ -84,4 +85,5 @@ def render(plan: HostPlan, settings: Settings, program: Program, model: Sequence
 def unit(plan: HostPlan, settings: Settings, program: Program, model: Sequence[Download]) -> Unit:
     """What the switch is offered; the arguments are those of `render`."""
     text = render(plan, settings, program, model)
-    return Unit(text, f"{address(plan, settings)}:{plan.http_port}", plan.endpoints, plan.compute.backend)
+    backend = "" if plan.lends_to_itself else plan.compute.backend
+    return Unit(text, f"{address(plan, settings)}:{plan.http_port}", plan.endpoints, backend)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from roles.base.machine import HOME
+from roles.llama_cpp.container import devices as planned_devices
 from tests.verify import containers
 from tests.verify.cluster import Cluster, Service, Subject
 from tests.verify.containers import REPOSITORY, REVISION, Container, Image
@@ -46,7 +47,7 @@ def test_container_is_confined(contained: Service) -> None:
 
 
 def test_container_has_the_planned_devices_alone(contained: Service) -> None:
-    devices, planned = _container(contained).devices, contained.subject.plan.devices
+    devices, planned = _container(contained).devices, planned_devices(contained.unit, contained.subject.plan)
     assert sorted(devices) == sorted(planned), (
         f"{contained.subject}: the container of {contained.unit} has the devices {', '.join(devices) or 'none'}, and should have"
         f" {', '.join(planned) or 'none'}; see `systemctl cat {contained.unit}` there, and run deploys/cluster.py."

@@ -20,10 +20,11 @@ from roles.base.machine import Identity
 from roles.cluster.options import Profile
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import mark_of
+from roles.cluster.toolkit import ComputePlan
 from roles.llama_cpp.container import Program
 from roles.llama_cpp.flags import arguments
 from roles.llama_server.completion import Completion, command, parse
-from roles.llama_server.journal import diagnosis
+from roles.llama_server.journal import devices, diagnosis
 from roles.llama_server.settings import Settings
 from roles.llama_server.unit import WAIT_FOR_WORKERS, WAITING, options, render, unit
 from tests.unit.cluster.examples import CPU
@@ -105,6 +106,50 @@ def test_the_unit_of_a_container_is_what_it_was() -> None:
 
 def test_what_a_head_computes_with_is_known() -> None:
     assert unit(PLAN, settings(), PROGRAM, MODEL).backend == "cpu"
+
+
+SYCL = ComputePlan("sycl", None, "intel", "intel", environment={"ZES_ENABLE_SYSMAN": "1"})
+LENDER = replace(PLAN, worker=True, compute=SYCL, endpoints=(*ENDPOINTS, "198.18.77.10:50052"), devices=("/dev/dri",))
+
+
+@pytest.mark.parametrize("program", [PROGRAM, CONTAINER], ids=["native", "container"])
+def test_gpus_that_its_own_worker_lends_are_not_the_heads_as_well(program: Program) -> None:
+    text = render(LENDER, settings(), program, MODEL)
+    assert "ZES_ENABLE_SYSMAN" not in text
+    assert ("PrivateDevices=yes" in text) == (program is PROGRAM)
+    assert ("--env NVIDIA_VISIBLE_DEVICES=void" in text) == (program is CONTAINER)
+    assert "--device" not in text
+    # It finds its workers' devices alone.
+    assert unit(LENDER, settings(), program, MODEL).backend == ""
+
+
+@pytest.mark.parametrize(
+    "change", [{"endpoints": ENDPOINTS}, {"worker": True, "compute": CPU}], ids=["workers elsewhere", "processors"]
+)
+@pytest.mark.parametrize("program", [PROGRAM, CONTAINER], ids=["native", "container"])
+def test_a_head_has_the_gpus_that_nobody_lends_it(change: dict[str, Any], program: Program) -> None:
+    plan = replace(LENDER, **change)
+    text = render(plan, settings(), program, MODEL)
+    assert "PrivateDevices=yes" not in text
+    assert "NVIDIA_VISIBLE_DEVICES" not in text
+    assert ("--device /dev/dri" in text) == (program is CONTAINER)
+    assert ("ZES_ENABLE_SYSMAN" in text) == (plan.compute is SYCL)
+    assert unit(plan, settings(), program, MODEL).backend == plan.compute.backend
+
+
+DEVICES = """\
+0.00.001.179 E ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected
+0.00.004.579 I device_info:
+0.00.004.592 I   - CPU     : AMD EPYC (24105 MiB, 24105 MiB free)
+0.00.005.311 I   - RPC0    : 198.18.77.11:50052 (24105 MiB, 24105 MiB free)
+0.00.005.781 I   - CUDA10  : NVIDIA GeForce RTX 4080 (Mobile) (12282 MiB, 9012 MiB free)
+0.00.005.878 I system_info: n_threads = 2 (n_threads_batch = 2) / 2 | CPU : SSE3 = 1 | SSSE3 = 1
+"""
+
+
+def test_the_devices_that_a_head_has_found() -> None:
+    assert devices(DEVICES.splitlines()) == ("CPU", "RPC0", "CUDA10")
+    assert devices(["nothing of it"]) == ()
 
 
 def test_the_prompt_cache_is_off_with_workers_alone() -> None:
