@@ -42,7 +42,7 @@ def dockerfile(profile: Profile, commit: str, release: str) -> str:
         options=profile.options,
         targets=profile.targets,
         web_ui=profile.options.get("LLAMA_BUILD_UI") == "ON",
-        jobs='"${JOBS:-$(nproc)}"',
+        jobs='"${JOBS-}"',
         user=USER,
         user_id=USER_ID,
         folder=f"{RELEASES}/{release}",

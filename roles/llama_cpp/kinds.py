@@ -28,7 +28,7 @@ class Kind(Protocol):
     def build_script(self, plan: HostPlan, jobs: int, /) -> str:
         """The script that leaves the release under its partial name.
 
-        :param jobs: how many compilers run at once; 0: one for each core
+        :param jobs: how many compilers run at once; 0: as many as there are cores, and memory for
         """
 
     def examine(self, plan: HostPlan, /) -> str:

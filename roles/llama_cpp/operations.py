@@ -54,7 +54,7 @@ def built_release(plan: HostPlan, repository: str, jobs: int) -> Commands:
     """Have the release of a host that builds; it gets its name only once it has passed the gate.
 
     :param repository: see `pinned_checkout`
-    :param jobs: how many compilers run at once; 0: one for each core
+    :param jobs: how many compilers run at once; 0: as many as there are cores, and memory for
     """
     if not plan.builds:
         host.noop(f"{plan.builder} builds for this host")

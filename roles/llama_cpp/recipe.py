@@ -130,7 +130,7 @@ def archive(release: str) -> str:
 def build_script(plan: HostPlan, jobs: int) -> str:
     """The shell script that leaves the release in its partial folder and its archive beside.
 
-    :param jobs: how many compilers run at once; 0: one for each core
+    :param jobs: how many compilers run at once; 0: as many as there are cores, and memory for
     """
     return render(
         "build/llama_cpp.sh.j2",

@@ -19,7 +19,11 @@ class Settings(RoleSettings):
         description="the git repository that has the commit: an https, ssh, git or file URL, user@host:path, or an absolute"
         " path on the host that builds",
     )
-    jobs: int = Field(0, ge=0, description="how many compilers run at once, a whole number; 0: one for each core of the host")
+    jobs: int = Field(
+        0,
+        ge=0,
+        description="how many compilers run at once, a whole number; 0: as many as the host has cores, and memory for",
+    )
 
     @field_validator("repository")
     @classmethod

@@ -12,7 +12,7 @@ RUN apt-get update \
     pkg-config \
     libze-dev \
  && rm -rf /var/lib/apt/lists/*
-# How many compilers run at once; empty: one for each core.
+# How many compilers run at once; empty: as many as there are cores, and memory for.
 ARG JOBS=
 RUN --mount=type=bind,target=/source,rw \
     --mount=type=cache,id=gpuquilt-ccache,target=/ccache \
@@ -74,7 +74,12 @@ RUN --mount=type=bind,target=/source,rw \
         fi; \
         set -- "$@" "$name"; \
     done; \
-    ninja -C "$build" -j "${JOBS:-$(nproc)}" "$@" || exit 1; \
+    jobs="${JOBS-}"; \
+    if [ -z "$jobs" ]; then \
+        fit=$(awk '/^MemAvailable:/ { print int($2 / 2097152) }' /proc/meminfo); \
+        jobs=$(printf '%s\n' "$(nproc)" "${fit:-1}" | sort -n | head -n 1); \
+    fi; \
+    ninja -C "$build" -j "$((jobs > 0 ? jobs : 1))" "$@" || exit 1; \
     echo packing; \
     rm -rf "$partial"; \
     mkdir -p "$partial/bin" "$partial/lib"; \
@@ -99,8 +104,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-sycl-worker-7a9483
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-sycl-worker-7a9483 /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-sycl-worker-c52d1e
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-sycl-worker-c52d1e /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -109,7 +114,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-sycl-worker-7a9483" \
+    gpuquilt.release="222222222222-docker-v3-sycl-worker-c52d1e" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="sycl" \
     gpuquilt.options="BUILD_SHARED_LIBS=ON CMAKE_BUILD_TYPE=Release CMAKE_CXX_COMPILER=icpx CMAKE_C_COMPILER=icx GGML_AVX=ON GGML_AVX2=ON GGML_BMI2=ON GGML_F16C=ON GGML_FMA=ON GGML_NATIVE=OFF GGML_RPC=ON GGML_RPC_RDMA=OFF GGML_SSE42=ON GGML_SYCL=ON GGML_SYCL_F16=ON LLAMA_BUILD_EXAMPLES=OFF LLAMA_BUILD_TESTS=OFF LLAMA_BUILD_UI=OFF LLAMA_CURL=OFF LLAMA_OPENSSL=OFF LLAMA_USE_PREBUILT_UI=OFF"

@@ -11,7 +11,7 @@ RUN apt-get update \
     ninja-build \
     pkg-config \
  && rm -rf /var/lib/apt/lists/*
-# How many compilers run at once; empty: one for each core.
+# How many compilers run at once; empty: as many as there are cores, and memory for.
 ARG JOBS=
 RUN --mount=type=bind,target=/source,rw \
     --mount=type=cache,id=gpuquilt-ccache,target=/ccache \
@@ -76,7 +76,12 @@ RUN --mount=type=bind,target=/source,rw \
         fi; \
         set -- "$@" "$name"; \
     done; \
-    ninja -C "$build" -j "${JOBS:-$(nproc)}" "$@" || exit 1; \
+    jobs="${JOBS-}"; \
+    if [ -z "$jobs" ]; then \
+        fit=$(awk '/^MemAvailable:/ { print int($2 / 2097152) }' /proc/meminfo); \
+        jobs=$(printf '%s\n' "$(nproc)" "${fit:-1}" | sort -n | head -n 1); \
+    fi; \
+    ninja -C "$build" -j "$((jobs > 0 ? jobs : 1))" "$@" || exit 1; \
     echo packing; \
     rm -rf "$partial"; \
     mkdir -p "$partial/bin" "$partial/lib"; \
@@ -98,8 +103,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1100-worker-68abdb
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1100-worker-68abdb /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1100-worker-20a568
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1100-worker-20a568 /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -108,7 +113,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-hip-gfx1100-worker-68abdb" \
+    gpuquilt.release="222222222222-docker-v3-hip-gfx1100-worker-20a568" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="hip" \
     gpuquilt.architectures="gfx1100" \

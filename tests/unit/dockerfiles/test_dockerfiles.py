@@ -245,6 +245,7 @@ def attempt(tmp_path: Path) -> Try:
     for name, body in STAND_INS.items():
         (programs / name).write_text(f"#!/bin/sh\n{body}\n")
         (programs / name).chmod(0o755)
+    (tmp_path / "meminfo").write_text("MemAvailable: 67108864 kB\n")
     (tmp_path / "compiler").write_text('set(CMAKE_CXX_COMPILER_ID "GNU")\nset(CMAKE_CXX_COMPILER_VERSION "14.2.0")\n')
 
     def run(name: str, targets: str = "ggml-rpc-server: phony\n", configured: str = "", **environment: str) -> Tried:
@@ -254,6 +255,7 @@ def attempt(tmp_path: Path) -> Try:
         script = compile_run(text(there))
         for folder in ("source", "build", "release"):
             script = script.replace(f"=/{folder};", f"={tmp_path}/{folder};")
+        script = script.replace("/proc/meminfo", f"{tmp_path}/meminfo")
         ended = subprocess.run(
             ["sh", "-c", script],
             env={
@@ -333,9 +335,36 @@ def test_a_builder_that_is_slower_already_builds_all_the_same(attempt: Try, tmp_
     assert attempt("pascal").status == 0
 
 
-@pytest.mark.parametrize("jobs", ["", "7"])
-def test_how_many_compilers_run_is_an_argument(attempt: Try, jobs: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "asked", "memory", "jobs"),
+    [
+        ("pascal", "7", "MemAvailable: 1048576 kB", "7"),
+        ("pascal", "", "MemAvailable: 67108864 kB", "8"),
+        ("pascal", "", "MemAvailable: 7340032 kB", "3"),
+        ("reference-rpc-main", "", "MemAvailable: 7340032 kB", "7"),
+        ("pascal", "", "MemAvailable: 524288 kB", "1"),
+        ("pascal", "", "MemTotal: 67108864 kB", "1"),
+    ],
+)
+def test_as_many_compilers_run_as_are_asked_for_or_there_is_memory_for(
+    attempt: Try, tmp_path: Path, name: str, asked: str, memory: str, jobs: str
+) -> None:
     """Ninja fails here, so that what it was asked for is still there."""
-    tried = attempt("pascal", NINJA_FAILS="yes", JOBS=jobs)
-    asked = (tried.folder / "build/asked").read_text().split()
-    assert asked[:2] == ["-j", jobs or str(len(os.sched_getaffinity(0)))]
+    (tmp_path / "stand-ins/nproc").write_text("#!/bin/sh\necho 8\n")
+    (tmp_path / "stand-ins/nproc").chmod(0o755)
+    (tmp_path / "meminfo").write_text(f"MemFree: 1 kB\n{memory}\n")
+    targets = "".join(f"{target}: phony\n" for target in plans()[name].profile.targets)
+    tried = attempt(name, targets=targets, NINJA_FAILS="yes", JOBS=asked)
+    assert (tried.folder / "build/asked").read_text().split()[:2] == ["-j", jobs]
+
+
+@pytest.mark.parametrize(("version", "status"), [("v18.19.1", 3), ("v20.9.0", 3), ("v20.19.2", 1), ("v22.12.0", 1)])
+def test_a_web_page_without_its_node_js_is_refused_before_anything_is_compiled(
+    attempt: Try, tmp_path: Path, version: str, status: int
+) -> None:
+    (tmp_path / "stand-ins/node").write_text(f"#!/bin/sh\necho {version}\n")
+    (tmp_path / "stand-ins/node").chmod(0o755)
+    tried = attempt("web-page", configured="CMake Error: it got this far\n", CMAKE_STATUS="1")
+    assert tried.status == status
+    sentence = f"gpuquilt: llama-server's web page wants Node.js 20.19, and this is {version}: set `web_ui` to False."
+    assert tried.log[-1] == (sentence if status == 3 else "CMake Error: it got this far")

@@ -12,7 +12,7 @@ RUN apt-get update \
     pkg-config \
     npm \
  && rm -rf /var/lib/apt/lists/*
-# How many compilers run at once; empty: one for each core.
+# How many compilers run at once; empty: as many as there are cores, and memory for.
 ARG JOBS=
 RUN --mount=type=bind,target=/source,rw \
     --mount=type=cache,id=gpuquilt-ccache,target=/ccache \
@@ -28,6 +28,9 @@ RUN --mount=type=bind,target=/source,rw \
     head=$(git -C "$source" rev-parse HEAD); \
     if [ "$head" != 2222222222222222222222222222222222222222 ]; then \
         fail "$source is at $head and not at 2222222222222222222222222222222222222222: run again."; \
+    fi; \
+    if ! printf 'v20.19\n%s\n' "$(node --version)" | sort -VC; then \
+        fail "llama-server's web page wants Node.js 20.19, and this is $(node --version): set \`web_ui\` to False."; \
     fi; \
     echo configuring; \
     if ! cmake -G Ninja -S "$source" -B "$build" \
@@ -70,7 +73,12 @@ RUN --mount=type=bind,target=/source,rw \
         fi; \
         set -- "$@" "$name"; \
     done; \
-    ninja -C "$build" -j "${JOBS:-$(nproc)}" "$@" || exit 1; \
+    jobs="${JOBS-}"; \
+    if [ -z "$jobs" ]; then \
+        fit=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo); \
+        jobs=$(printf '%s\n' "$(nproc)" "${fit:-1}" | sort -n | head -n 1); \
+    fi; \
+    ninja -C "$build" -j "$((jobs > 0 ? jobs : 1))" "$@" || exit 1; \
     if ! [ -e "$build/tools/ui/dist/index.html" ]; then \
         fail "llama-server's web page could not be built (npm fetches its parts, and wants Node.js 20.19): set \`web_ui\` to False."; \
     fi; \
@@ -95,8 +103,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-45772c
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-45772c /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-ba44bd
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-ba44bd /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -105,7 +113,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-cpu-head-45772c" \
+    gpuquilt.release="222222222222-docker-v3-cpu-head-ba44bd" \
     gpuquilt.targets="llama-server llama-bench llama-fit-params" \
     gpuquilt.backend="cpu" \
     gpuquilt.options="BUILD_SHARED_LIBS=ON CMAKE_BUILD_TYPE=Release GGML_AVX=ON GGML_AVX2=ON GGML_BMI2=ON GGML_F16C=ON GGML_FMA=ON GGML_NATIVE=OFF GGML_RPC=ON GGML_RPC_RDMA=OFF GGML_SSE42=ON LLAMA_BUILD_EXAMPLES=OFF LLAMA_BUILD_TESTS=OFF LLAMA_BUILD_UI=ON LLAMA_CURL=OFF LLAMA_OPENSSL=OFF LLAMA_USE_PREBUILT_UI=OFF"

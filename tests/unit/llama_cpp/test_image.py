@@ -126,8 +126,8 @@ def test_a_base_image_that_cannot_be_had_is_said(attempt: Try, state: Path, base
     says(
         attempt(),
         f"w1: {base}, the image that llama.cpp {use}, is not here and cannot be pulled"
-        f" (Error response from daemon: pull access denied for {base}): set `{setting}` to one that can, or make one under this"
-        " name there (docker build, docker import).",
+        f" (Error response from daemon: pull access denied for {base}): log root in at its registry there (docker login), set"
+        f" `{setting}` to one that can, or make one under this name there (docker build, docker import).",
     )
 
 
