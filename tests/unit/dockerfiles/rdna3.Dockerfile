@@ -79,7 +79,7 @@ RUN --mount=type=bind,target=/source,rw \
     jobs="${JOBS-}"; \
     if [ -z "$jobs" ]; then \
         fit=$(awk '/^MemAvailable:/ { print int($2 / 2097152) }' /proc/meminfo); \
-        jobs=$(printf '%s\n' "$(nproc)" "${fit:-1}" | sort -n | head -n 1); \
+        jobs=$(printf '%s\n' "$(nproc)" "$fit" | sort -n | head -n 1); \
     fi; \
     ninja -C "$build" -j "$((jobs > 0 ? jobs : 1))" "$@" || exit 1; \
     echo packing; \
@@ -103,8 +103,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1100-worker-20a568
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1100-worker-20a568 /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1100-worker-153b00
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-hip-gfx1100-worker-153b00 /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -113,7 +113,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-hip-gfx1100-worker-20a568" \
+    gpuquilt.release="222222222222-docker-v3-hip-gfx1100-worker-153b00" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="hip" \
     gpuquilt.architectures="gfx1100" \

@@ -78,7 +78,7 @@ RUN --mount=type=bind,target=/source,rw \
     jobs="${JOBS-}"; \
     if [ -z "$jobs" ]; then \
         fit=$(awk '/^MemAvailable:/ { print int($2 / 2097152) }' /proc/meminfo); \
-        jobs=$(printf '%s\n' "$(nproc)" "${fit:-1}" | sort -n | head -n 1); \
+        jobs=$(printf '%s\n' "$(nproc)" "$fit" | sort -n | head -n 1); \
     fi; \
     ninja -C "$build" -j "$((jobs > 0 ? jobs : 1))" "$@" || exit 1; \
     echo packing; \
@@ -104,8 +104,8 @@ RUN apt-get update \
 RUN rm -rf /usr/local/cuda*/compat
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-0bcc75
-RUN ln -s /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-0bcc75 /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-b5f066
+RUN ln -s /opt/llama.cpp/releases/0c1e57098bba-docker-v3-cuda12.9-61-worker-b5f066 /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -114,7 +114,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="0c1e57098bba" \
     org.opencontainers.image.revision="0c1e57098bba43ac29e6e3b677cdceebdd22334f" \
-    gpuquilt.release="0c1e57098bba-docker-v3-cuda12.9-61-worker-0bcc75" \
+    gpuquilt.release="0c1e57098bba-docker-v3-cuda12.9-61-worker-b5f066" \
     gpuquilt.targets="rpc-server" \
     gpuquilt.backend="cuda" \
     gpuquilt.toolkit="12.9" \

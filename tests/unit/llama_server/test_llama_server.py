@@ -19,9 +19,10 @@ from roles.base.download import Download
 from roles.base.machine import Identity
 from roles.cluster.options import Profile
 from roles.cluster.plan import HostPlan
-from roles.cluster.state import mark_of
+from roles.cluster.state import RPC_SERVER, mark_of
 from roles.cluster.toolkit import ComputePlan
 from roles.llama_cpp.container import Program
+from roles.llama_cpp.container import devices as planned_devices
 from roles.llama_cpp.flags import arguments
 from roles.llama_server.completion import Completion, command, parse
 from roles.llama_server.journal import devices, diagnosis
@@ -121,6 +122,7 @@ def test_gpus_that_its_own_worker_lends_are_not_the_heads_as_well(program: Progr
     assert "--device" not in text
     # It finds its workers' devices alone.
     assert unit(LENDER, settings(), program, MODEL).backend == ""
+    assert planned_devices(RPC_SERVER, LENDER) == ("/dev/dri",)
 
 
 @pytest.mark.parametrize(
