@@ -43,6 +43,11 @@ class Selection:
     gpus: tuple[Gpu, ...]
     left_out: tuple[LeftOut, ...]
 
+    @property
+    def seen(self) -> tuple[Gpu, ...]:
+        """Those of the GPUs that are there."""
+        return tuple(gpu for gpu in self.gpus if gpu.address)
+
 
 @dataclass(frozen=True)
 class Lender:

@@ -86,7 +86,7 @@ class HostPlan:
     :param rpc_port: the port of its RPC server
     :param http_port: the port of its llama-server
     :param runtime: how it runs its release
-    :param gpus: how many GPUs compute here
+    :param gpus: how many GPUs compute here, of those that are seen: a worker cannot lend what is only declared
     :param devices: those of its devices that a container of ours gets, as `docker run --device` names them
     :param container_memory: MiB that such a container may take, None: no limit
     :param compute: what its build is compiled with and for
@@ -179,7 +179,7 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog, needed: Sequence
                 endpoints=endpoints.get(host.name, ()),
                 clients=_clients(host, addresses, endpoints),
                 runtime=host.settings.runtime,
-                gpus=len(provisions[host.name].selection.gpus),
+                gpus=len(provisions[host.name].selection.seen),
                 devices=devices(provisions[host.name].selection) if host.in_container else (),
                 container_memory=host.settings.container_memory if host.in_container else None,
             )

@@ -142,7 +142,7 @@ LISTENS = sight("LISTEN 198.18.77.11:50052 0.0.0.0:*")
 
 def serving(*devices: str) -> list[str]:
     """The journal of a worker that has started."""
-    lines = [f"  {device}: of some kind (8192 MiB, 8000 MiB free)" for device in devices]
+    lines = [f"  {device}: a {device.rstrip('0123456789')} device (8192 MiB, 8000 MiB free)" for device in devices]
     warning = "WARNING: Host ('198.18.77.11') is != '127.0.0.1'"
     return ["Started rpc-server.service.", "Starting RPC server v7.0.0", "Devices:", *lines, "  transport      : TCP", warning]
 
@@ -167,9 +167,34 @@ def test_a_worker_that_serves_its_processors_in_silence(on: Use) -> None:
         with pytest.raises(HostError) as caught:
             listening(None, None, WORKER)  # type: ignore[arg-type]
         assert str(caught.value) == (
-            f'rpc-server.service serves CPU, and no device of the backend cuda that is planned: its journal says "{reason}"; see'
-            " to the driver there, or correct `backend` or rpc_server_devices."
+            "rpc-server.service serves CPU (a CPU device), and no device of the backend cuda that is planned: its journal says"
+            f' "{reason}"; see to the driver there, correct `backend`, or name in rpc_server_devices those that are meant.'
         )
+
+
+def test_a_worker_that_serves_fewer_than_are_planned(on: Use) -> None:
+    reason = "ggml_cuda_init: failed to set up one of them"
+    two = replace(WORKER, gpus=2)
+    on(Host(sights=[LISTENS], journal=[[reason, *serving("CUDA0")]]))
+    with pytest.raises(HostError) as caught:
+        listening(None, None, two)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "rpc-server.service serves CUDA0 (a CUDA device), and 2 GPUs are to compute: its journal says"
+        f' "{reason}"; see to the driver there, correct `backend`, or name in rpc_server_devices those that are meant.'
+    )
+    on(Host(sights=[LISTENS], journal=[serving("CUDA0", "CUDA1")]))
+    listening(None, None, two)  # type: ignore[arg-type]
+    # The inventory names them.
+    on(Host(sights=[LISTENS], journal=[serving("CUDA0")]))
+    listening(None, None, WORKER)  # type: ignore[arg-type]
+
+
+def test_a_list_that_is_not_complete_yet_is_no_failure(on: Use) -> None:
+    """Of a container the journal may come later than the socket."""
+    both = serving("CUDA0", "CUDA1")
+    one = both[: both.index("  CUDA1: a CUDA device (8192 MiB, 8000 MiB free)")]
+    on(Host(sights=[LISTENS], journal=[one, both]))
+    listening(None, None, replace(WORKER, gpus=2))  # type: ignore[arg-type]
 
 
 def test_a_worker_that_serves_more_than_is_planned(on: Use) -> None:
@@ -179,21 +204,21 @@ def test_a_worker_that_serves_more_than_is_planned(on: Use) -> None:
     with pytest.raises(HostError) as caught:
         listening(None, None, replace(WORKER, backend="vulkan", gpus=1))  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "rpc-server.service serves Vulkan0, Vulkan1, and of the GPUs there 1 is to compute: see in its journal what these are and"
-        " by deploys/preflight.py which are meant, and name those in rpc_server_devices, such as ['Vulkan0']."
+        "rpc-server.service serves Vulkan0 (a Vulkan device), Vulkan1 (a Vulkan device), and 1 GPU is to compute: see by"
+        " deploys/preflight.py which are meant, and name those in rpc_server_devices."
     )
     # Two are planned, or nobody knows, or the inventory has named them.
-    for gpus in (0, 2, 3):
+    for gpus in (0, 2):
         on(Host(sights=[LISTENS], journal=[both]))
         listening(None, None, replace(WORKER, backend="vulkan", gpus=gpus))  # type: ignore[arg-type]
     on(Host(sights=[LISTENS], journal=[serving("ROCm0", "ROCm1")]))
-    with pytest.raises(HostError, match=r"hide the others with rpc_server_environment = .'HIP_VISIBLE_DEVICES': '0'"):
+    with pytest.raises(HostError, match=r"and hide the others with HIP_VISIBLE_DEVICES in rpc_server_environment\.$"):
         listening(None, None, replace(WORKER, backend="hip", gpus=1))  # type: ignore[arg-type]
 
 
 def test_a_worker_that_does_not_say_why(on: Use) -> None:
     on(Host(sights=[LISTENS], journal=[serving("Vulkan0", "Vulkan1")]))
-    with pytest.raises(HostError, match=r"serves Vulkan0, Vulkan1, and no .* cuda .*: its journal gives no reason; see"):
+    with pytest.raises(HostError, match=r"serves Vulkan0 .*, Vulkan1 .*, and no .* cuda .*: its journal gives no reason; see"):
         listening(None, None, WORKER)  # type: ignore[arg-type]
 
 

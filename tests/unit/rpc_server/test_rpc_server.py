@@ -109,7 +109,7 @@ def test_what_must_compute_is_the_backend_of_the_plan() -> None:
     assert unit(IN_CONTAINER, settings(), CONTAINER).backend == "cuda"
 
 
-def test_it_may_serve_the_gpus_of_the_plan_unless_the_inventory_names_them() -> None:
+def test_it_must_serve_the_gpus_of_the_plan_unless_the_inventory_names_them() -> None:
     plan = replace(PLAN, gpus=2)
     assert unit(plan, settings(), Program("bin/ggml-rpc-server")).gpus == 2
     assert unit(plan, settings(devices=["CUDA0", "CPU"]), Program("bin/ggml-rpc-server")).gpus == 0
