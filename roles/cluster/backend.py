@@ -78,6 +78,18 @@ def devices(selection: Selection) -> tuple[str, ...]:
     )
 
 
+def names(selection: Selection) -> tuple[str, ...]:
+    """What llama.cpp calls the GPUs: a worker that names them ends while one is missing, in place of lending the processors.
+
+    Empty where that is not certain: with another backend, or where CUDA may see a GPU that is not to compute.
+    Source: ggml-cuda.cu and get_devices of tools/rpc/rpc-server.cpp, the same from e3a74b2 to 0c1e570.
+    """
+    others = [out for out in selection.left_out if out.gpu.vendor == "nvidia" and out.reason not in (BOUND, TO_BE_BOUND)]
+    if selection.backend != "cuda" or others:
+        return ()
+    return tuple(f"CUDA{number}" for number in range(len(selection.seen)))
+
+
 def title(gpu: Gpu) -> str:
     """A GPU in a sentence: its address and its name, as far as they are known."""
     name = gpu.name or f"{gpu.generation or gpu.vendor} GPU"

@@ -8,7 +8,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from roles.base.remote import HostError, say
-from roles.base.sight import Sight, reasons
+from roles.base.sight import Sight, reasons, telling
 from roles.base.watch import Watch
 from roles.cluster import banner
 from roles.cluster.state import RPC_SERVER, Unit
@@ -29,7 +29,7 @@ def listening(state: State, host: Host, unit: Unit) -> None:
         or more; the text holds its journal's reason
     """
     wanted = unit.listens
-    watch = Watch(state, host, RPC_SERVER)
+    watch = Watch(state, host, RPC_SERVER, _diagnosis)
     served: tuple[banner.Device, ...] = ()
 
     def ready(sight: Sight) -> bool:
@@ -56,6 +56,16 @@ def listening(state: State, host: Host, unit: Unit) -> None:
 
     watch.wait(TIMEOUT, ready, doing)
     say(host, f"{RPC_SERVER} listens on {wanted}" + (f", with {banner.listed(served)}" if served else ""))
+
+
+def _diagnosis(journal: Sequence[str]) -> str:
+    """Why it ended; of a device that is named and not there, with the first reason, such as CUDA's own."""
+    said = reasons(journal)
+    missing = [line.strip() for line in said if "unknown device" in line]
+    if not missing:
+        return telling(journal)
+    quoted = '" and "'.join(dict.fromkeys((said[0].strip(), missing[0])))
+    return f'its journal says "{quoted}"; {_WAY_OUT}'
 
 
 def _too_few(lack: str, journal: Sequence[str]) -> str:

@@ -146,6 +146,32 @@ def test_a_backend_that_no_gpu_can_do_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("texts", "settings", "names"),
+    [
+        ([PASCAL], {}, ["CUDA0"]),
+        ([PASCAL, ADA, ARC, INTEGRATED], {}, ["CUDA0", "CUDA1"]),
+        ([PASCAL, ADA], {"passthrough": ["03:00.0"]}, ["CUDA0"]),
+        ([PASCAL], {"gpus": ["GP102", "AD102"]}, ["CUDA0"]),
+        ([], {"gpus": ["GP102"]}, []),
+        # CUDA may see these, too.
+        ([PASCAL, KEPLER], {}, []),
+        ([PASCAL, UNKNOWN], {}, []),
+        ([PASCAL], {"backend": "vulkan"}, []),
+        ([PASCAL], {"backend": "cpu"}, []),
+        ([NAVI], {}, []),
+        ([], {}, []),
+    ],
+)
+def test_gpus_have_names_where_cuda_sees_no_others(texts: list[str], settings: dict[str, Any], names: list[str]) -> None:
+    assert list(planned(gpu_worker(*texts, system="ubuntu24.04", **settings)).hosts["w1"].names) == names
+
+
+def test_a_gpu_that_vfio_pci_holds_is_none_that_cuda_sees() -> None:
+    there = replace(gpu_worker(), gpus=(*gpus(ADA, driver="nvidia"), *gpus(PASCAL, driver="vfio-pci")))
+    assert planned(there).hosts["w1"].names == ("CUDA0",)
+
+
+@pytest.mark.parametrize(
     ("texts", "settings", "count"),
     [
         ([PASCAL, ADA], {}, 2),

@@ -197,6 +197,20 @@ def test_a_list_that_is_not_complete_yet_is_no_failure(on: Use) -> None:
     listening(None, None, replace(WORKER, gpus=2))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("cause", [[], ["ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"]])
+def test_a_worker_that_ends_because_a_card_is_missing(on: Use, cause: list[str]) -> None:
+    ended = ["error: unknown device: CUDA1", "available devices:", "  CUDA0: a card (1 MiB, 1 MiB free)", "No devices found"]
+    again = ["rpc-server.service: Scheduled restart job, restart counter is at 1.", *cause, *ended]
+    on(Host(sights=[sight(), sight(state="activating auto-restart", restarts=1)], journal=[[*cause, *ended, *again]]))
+    with pytest.raises(HostError) as caught:
+        listening(None, None, replace(WORKER, gpus=2))  # type: ignore[arg-type]
+    said = '" and "'.join([*cause, "error: unknown device: CUDA1"])
+    assert str(caught.value) == (
+        f'rpc-server.service ended and was restarted by systemd: its journal says "{said}"; see to the driver there, correct'
+        " `backend`, or name in rpc_server_devices those that are meant."
+    )
+
+
 def test_a_worker_that_serves_more_than_is_planned(on: Use) -> None:
     """llama.cpp lends the processor's own GPU as well, whose memory is the processor's."""
     both = serving("Vulkan0", "Vulkan1")

@@ -115,6 +115,23 @@ def test_it_must_serve_the_gpus_of_the_plan_unless_the_inventory_names_them() ->
     assert unit(plan, settings(devices=["CUDA0", "CPU"]), Program("bin/ggml-rpc-server")).gpus == 0
 
 
+@pytest.mark.parametrize(
+    ("values", "devices"),
+    [
+        ({}, ["--device", "CUDA0,CUDA1"]),
+        ({"environment": {"GGML_CUDA_DISABLE_GRAPHS": "1"}}, ["--device", "CUDA0,CUDA1"]),
+        ({"devices": ["CUDA1"]}, ["--device", "CUDA1"]),
+        # Then CUDA0 is another card, or a part of one.
+        ({"environment": {"CUDA_VISIBLE_DEVICES": "1"}}, []),
+        ({"environment": {"GGML_CUDA_DEVICES": "4"}}, []),
+    ],
+)
+def test_it_names_the_devices_of_the_plan_where_they_are_certain(values: dict[str, Any], devices: list[str]) -> None:
+    plan = replace(PLAN, names=("CUDA0", "CUDA1"))
+    words = arguments(options(plan, settings(**values)))
+    assert words == [*arguments(options(PLAN, settings())), *devices]
+
+
 def test_the_mark_tells_one_release_from_another() -> None:
     other = HostPlan(**{**vars(PLAN), "release": "e3a74b299085-debian13-v3-cpu-worker-1f0c2a"})
     marks = {mark_of(render(plan, settings(), Program("bin/rpc-server"))) for plan in (PLAN, other)}
