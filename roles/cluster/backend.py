@@ -43,6 +43,11 @@ class Selection:
     gpus: tuple[Gpu, ...]
     left_out: tuple[LeftOut, ...]
 
+    @property
+    def seen(self) -> tuple[Gpu, ...]:
+        """Those of the GPUs that are there."""
+        return tuple(gpu for gpu in self.gpus if gpu.address)
+
 
 @dataclass(frozen=True)
 class Lender:
@@ -71,6 +76,18 @@ def devices(selection: Selection) -> tuple[str, ...]:
         *(["/dev/kfd"] if selection.backend == "hip" else []),
         *(["/dev/dri"] if vendors - {"nvidia"} else []),
     )
+
+
+def names(selection: Selection) -> tuple[str, ...]:
+    """What llama.cpp calls the GPUs: a worker that names them ends while one is missing, in place of lending the processors.
+
+    Empty where that is not certain: with another backend, or where CUDA may see a GPU that is not to compute.
+    Source: ggml-cuda.cu and get_devices of tools/rpc/rpc-server.cpp, the same from e3a74b2 to 0c1e570.
+    """
+    others = [out for out in selection.left_out if out.gpu.vendor == "nvidia" and out.reason not in (BOUND, TO_BE_BOUND)]
+    if selection.backend != "cuda" or others:
+        return ()
+    return tuple(f"CUDA{number}" for number in range(len(selection.seen)))
 
 
 def title(gpu: Gpu) -> str:

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from roles.base.machine import HOME, USER, Machine
-from roles.cluster.backend import CPU, Lender, devices, lent
+from roles.cluster.backend import CPU, Lender, devices, lent, names
 from roles.cluster.dockerfile import with_recipe
 from roles.cluster.endpoints import resolve
 from roles.cluster.hypervisors import HYPERVISORS
@@ -86,7 +86,8 @@ class HostPlan:
     :param rpc_port: the port of its RPC server
     :param http_port: the port of its llama-server
     :param runtime: how it runs its release
-    :param gpus: how many GPUs compute here
+    :param gpus: how many GPUs compute here, of those that are seen: a worker cannot lend what is only declared
+    :param names: what llama.cpp calls them, empty where that is not certain
     :param devices: those of its devices that a container of ours gets, as `docker run --device` names them
     :param container_memory: MiB that such a container may take, None: no limit
     :param compute: what its build is compiled with and for
@@ -111,6 +112,7 @@ class HostPlan:
     clients: tuple[IPv4Address, ...] = ()
     runtime: Runtime = "native"
     gpus: int = 0
+    names: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     container_memory: int | None = None
 
@@ -184,7 +186,8 @@ def make_plan(hosts: list[Host], today: date, catalog: Catalog, needed: Sequence
                 endpoints=endpoints.get(host.name, ()),
                 clients=_clients(host, addresses, endpoints),
                 runtime=host.settings.runtime,
-                gpus=len(provisions[host.name].selection.gpus),
+                gpus=len(provisions[host.name].selection.seen),
+                names=names(provisions[host.name].selection),
                 devices=devices(provisions[host.name].selection) if host.in_container else (),
                 container_memory=host.settings.container_memory if host.in_container else None,
             )

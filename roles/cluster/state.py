@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 
-from roles.cluster.banner import lacks
+from roles.cluster.banner import Device, lacks
 
 RELEASES = "/opt/llama.cpp/releases"
 CURRENT = "/opt/llama.cpp/current"
@@ -34,7 +34,8 @@ class Unit:
     :param endpoints: the RPC endpoints, ``address:port``, that it offers (a worker's own) or uses (a head's)
     :param backend: what it must compute with, by its own start-up log; empty where nobody knows, as of states that an older
         gpuquilt has written
-    :param gpus: how many GPUs it may serve, likewise; 0 where nobody knows, or the inventory names them
+    :param gpus: how many GPUs it must serve, no fewer and no more, likewise; 0 where nobody knows, where the inventory names
+        them, or where the processors compute
     """
 
     text: str
@@ -112,7 +113,7 @@ class Service:
     :param mark: see `MARK`
     :param file_digest: SHA-256 of the unit file, empty when there is none
     :param reload_owed: the file is newer than what systemd has read
-    :param devices: what a worker serves, as its journal says since its start, e.g. CUDA0; empty where that is gone
+    :param devices: what a worker serves, as its journal says since its start; empty where that is gone
     """
 
     active: bool = False
@@ -122,7 +123,7 @@ class Service:
     mark: str = ""
     file_digest: str = ""
     reload_owed: bool = False
-    devices: tuple[str, ...] = ()
+    devices: tuple[Device, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,10 +146,10 @@ class Seen:
 
 def reasons(unit: str, wanted: HostState, seen: Seen) -> list[str]:
     """Why a unit must be (re)started to be what is wanted; empty when it is."""
-    text, backend = wanted.units[unit].text, wanted.units[unit].backend
+    planned = wanted.units[unit]
     service = seen.services.get(unit, Service())
     found = []
-    if service.file_digest != sha256(text.encode()).hexdigest():
+    if service.file_digest != sha256(planned.text.encode()).hexdigest():
         found.append("its unit differs")
     if service.reload_owed:
         found.append("systemd has not read its unit")
@@ -160,10 +161,10 @@ def reasons(unit: str, wanted: HostState, seen: Seen) -> list[str]:
         found.append("it does not run")
     elif not service.program.startswith(f"{RELEASES}/{wanted.release}/") or service.program.endswith(" (deleted)"):
         found.append("the running process is another release")
-    elif service.mark != mark_of(text):
+    elif service.mark != mark_of(planned.text):
         found.append("the running process was started from another unit")
-    elif lacks(service.devices, backend):
-        found.append(f"it serves {', '.join(service.devices)} and no device of the backend {backend}")
+    elif lack := lacks(service.devices, planned.backend, planned.gpus):
+        found.append(f"it {lack}")
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from roles.cluster.banner import lacks
+from roles.cluster.banner import exceeds, lacks
 from roles.cluster.plan import HostPlan, Plan
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service, Unit, lost_endpoints, reasons, superfluous
 
@@ -124,12 +124,15 @@ class Switch:
         return unit in self.wanted[host].units or self.seen[host].services.get(unit, Service()).ours
 
     def back(self, host: str) -> HostState | None:
-        """What this host goes back to; a worker that did not serve its backend before the switch need not do so after it."""
+        """What this host goes back to.
+
+        A worker that served too little or too much before the switch may do so after it; of a head nobody knows what it did.
+        """
         seen = self.seen[host]
         if seen.verified is None:
             return None
         units = {
-            name: replace(unit, backend="") if lacks(seen.services.get(name, Service()).devices, unit.backend) else unit
+            name: replace(unit, backend="") if _may_be_amiss(name, unit, seen.services.get(name, Service())) else unit
             for name, unit in seen.verified.units.items()
         }
         return replace(seen.verified, units=units)
@@ -147,6 +150,11 @@ class Switch:
                 f"The other hosts are back on the release before, which answers; the services of {', '.join(new)} were stopped."
             )
         return "Every host is back on the release before, which answers."
+
+
+def _may_be_amiss(name: str, unit: Unit, service: Service) -> bool:
+    lack, surplus = lacks(service.devices, unit.backend, unit.gpus), exceeds(service.devices, unit.gpus)
+    return name == LLAMA_SERVER or bool(lack or surplus)
 
 
 def planned_units(plan: HostPlan) -> dict[str, tuple[str, ...]]:

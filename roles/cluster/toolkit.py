@@ -105,8 +105,10 @@ def _other(host: Computing, catalog: Catalog, remarks: Remarks) -> ComputePlan:
 
 def _environment(host: Computing) -> dict[str, str]:
     """Source: llama.cpp 0c1e570, ggml-cuda.cu (that it is there is enough), docs/backend/SYCL.md, ggml-vulkan.cpp."""
-    if host.backend == "cuda" and host.settings.cuda_graphs is False:
-        return {"GGML_CUDA_DISABLE_GRAPHS": "1"}
+    if host.backend == "cuda":
+        # By itself CUDA begins with the fastest GPU, and everything else counts by the address.
+        order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        return order | ({"GGML_CUDA_DISABLE_GRAPHS": "1"} if host.settings.cuda_graphs is False else {})
     if host.backend == "sycl":
         # To see how much memory is free, and to use more than 4 GiB at once.
         return {"ZES_ENABLE_SYSMAN": "1", "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS": "1"}

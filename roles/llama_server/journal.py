@@ -6,20 +6,21 @@ import re
 from collections.abc import Sequence
 
 from roles.base.sight import telling
+from roles.cluster.banner import Device
 
 _UNREACHABLE = re.compile(r"(?:Failed to connect to|no worker answers at) (\S+)")
 _MISMATCH = re.compile(r"RPC server version mismatch: (\S+)")
 # COM_TRC of common_params_print_info (common/common.cpp), before it the time since the start.
-_DEVICE = re.compile(r"  - (\w+) *: .* \([0-9]+ MiB, [0-9]+ MiB free\)$")
+_DEVICE = re.compile(r"  - (\w+) *: (.*) \([0-9]+ MiB, [0-9]+ MiB free\)$")
 _CRASHED = "Remote RPC server crashed or returned malformed response"
 
 
-def devices(lines: Sequence[str]) -> tuple[str, ...]:
-    """The devices that it has found, as llama.cpp names them: its own, such as ``CUDA0``, ``CPU``, and its workers', ``RPC0``.
+def devices(lines: Sequence[str]) -> tuple[Device, ...]:
+    """The devices that it has found: its own, such as ``CUDA0`` and ``CPU``, and its workers', such as ``RPC0``.
 
     :param lines: the journal of one start
     """
-    return tuple(found[1] for line in lines if (found := _DEVICE.search(line.rstrip())))
+    return tuple(Device(found[1], found[2]) for line in lines if (found := _DEVICE.search(line.rstrip())))
 
 
 def diagnosis(lines: Sequence[str], endpoints: Sequence[str]) -> str:

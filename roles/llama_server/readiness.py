@@ -11,7 +11,7 @@ from pyinfra.api.state import State
 from roles.base.remote import HostError, run, say
 from roles.base.sight import Sight, telling
 from roles.base.watch import Watch
-from roles.cluster.banner import lacks
+from roles.cluster.banner import listed
 from roles.cluster.state import LLAMA_SERVER, Unit
 from roles.llama_server import completion
 from roles.llama_server.journal import devices, diagnosis
@@ -47,10 +47,10 @@ def answers(state: State, host: Host, unit: Unit, settings: Settings) -> float:
 def _computes(unit: Unit, journal: Sequence[str]) -> None:
     """A GPU of its own that cannot be used is no error to it, and a worker's answers look alike."""
     found = devices(journal)
-    if lacks(found, unit.backend):
+    if found and unit.backend and unit.backend not in {device.backend for device in found}:
         why = telling(list(takewhile(lambda line: not devices([line]), journal)))
         raise HostError(
-            f"{LLAMA_SERVER} finds {', '.join(found)}, and no device of the backend {unit.backend} that is planned for it"
+            f"{LLAMA_SERVER} finds {listed(found)}, and no device of the backend {unit.backend} that is planned for it"
             f' (before that its journal says "{why}"): see to the driver there, or correct `backend`.'
         )
 

@@ -8,13 +8,15 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from roles.base.remote import HostError, say
-from roles.base.sight import Sight, reasons
+from roles.base.sight import Sight, reasons, telling
 from roles.base.watch import Watch
 from roles.cluster import banner
 from roles.cluster.state import RPC_SERVER, Unit
 
 TIMEOUT = 30
 """Seconds until a worker must listen; a GPU's driver was seen to take several of them."""
+
+_WAY_OUT = "see to the driver there, correct `backend`, or name in rpc_server_devices those that are meant"
 
 
 def listening(state: State, host: Host, unit: Unit) -> None:
@@ -23,12 +25,12 @@ def listening(state: State, host: Host, unit: Unit) -> None:
     Its exit status says nothing (it ends with 0 when it cannot bind), and neither does a successful start. What it computes with
     is what it says itself: a GPU that cannot be used makes it serve the processors instead.
 
-    :raises HostError: it does not listen within `TIMEOUT`, listens elsewhere, ends, serves none of the devices that it is to
-        serve, or more of them; the text holds its journal's reason
+    :raises HostError: it does not listen within `TIMEOUT`, listens elsewhere, ends, or serves fewer devices than it is to serve,
+        or more; the text holds its journal's reason
     """
     wanted = unit.listens
-    watch = Watch(state, host, RPC_SERVER)
-    served: tuple[str, ...] = ()
+    watch = Watch(state, host, RPC_SERVER, _diagnosis)
+    served: tuple[banner.Device, ...] = ()
 
     def ready(sight: Sight) -> bool:
         nonlocal served
@@ -38,12 +40,14 @@ def listening(state: State, host: Host, unit: Unit) -> None:
         if not sight.listening or not unit.backend:
             return bool(sight.listening)
         journal = watch.journal()
-        served = banner.devices(journal)
-        if banner.lacks(served, unit.backend):
-            raise HostError(_fallen_back(served, unit.backend, journal))
-        if 0 < unit.gpus < len(served):
-            raise HostError(_too_many(served, unit))
-        return bool(served)
+        before, served = served, banner.devices(journal)
+        lack = banner.lacks(served, unit.backend, unit.gpus)
+        # What a container says takes longer than what the kernel shows of it: the list may not be complete at once.
+        if lack and served == before:
+            raise HostError(_too_few(lack, journal))
+        if surplus := banner.exceeds(served, unit.gpus):
+            raise HostError(_too_many(surplus, unit.backend))
+        return bool(served) and not lack
 
     def doing(sight: Sight) -> str:
         if sight.listening:
@@ -51,27 +55,30 @@ def listening(state: State, host: Host, unit: Unit) -> None:
         return f"it does not listen on {wanted} yet ({sight.state})"
 
     watch.wait(TIMEOUT, ready, doing)
-    say(host, f"{RPC_SERVER} listens on {wanted}" + (f", with {', '.join(served)}" if served else ""))
+    say(host, f"{RPC_SERVER} listens on {wanted}" + (f", with {banner.listed(served)}" if served else ""))
 
 
-def _fallen_back(served: Sequence[str], planned: str, journal: Sequence[str]) -> str:
+def _diagnosis(journal: Sequence[str]) -> str:
+    """Why it ended; of a device that is named and not there, with the first reason, such as CUDA's own."""
+    said = reasons(journal)
+    missing = [line.strip() for line in said if "unknown device" in line]
+    if not missing:
+        return telling(journal)
+    quoted = '" and "'.join(dict.fromkeys((said[0].strip(), missing[0])))
+    return f'its journal says "{quoted}"; {_WAY_OUT}'
+
+
+def _too_few(lack: str, journal: Sequence[str]) -> str:
     said = reasons(journal)
     why = f'its journal says "{said[-1].strip()}"' if said else "its journal gives no reason"
-    return (
-        f"{RPC_SERVER} serves {', '.join(served)}, and no device of the backend {planned} that is planned: {why}; see to the"
-        " driver there, or correct `backend` or rpc_server_devices."
-    )
+    return f"{RPC_SERVER} {lack}: {why}; {_WAY_OUT}."
 
 
-def _too_many(served: Sequence[str], unit: Unit) -> str:
+def _too_many(surplus: str, backend: str) -> str:
     """llama.cpp lends what it finds: integrated GPUs, whose memory is the processors', and those that its code is not for.
 
     Source: get_devices of tools/rpc/rpc-server.cpp; github.com/ggml-org/llama.cpp/issues/22013 and 28093.
     """
     # Seen by ROCm's libraries, such a GPU does harm even if it is not lent: github.com/ggml-org/llama.cpp/issues/23152.
-    hide = "; hide the others with rpc_server_environment = {'HIP_VISIBLE_DEVICES': '0'}" if unit.backend == "hip" else ""
-    return (
-        f"{RPC_SERVER} serves {', '.join(served)}, and of the GPUs there {unit.gpus} {'is' if unit.gpus == 1 else 'are'} to"
-        " compute: see in its journal what these are and by deploys/preflight.py which are meant, and name those in"
-        f" rpc_server_devices, such as {list(served[: unit.gpus])}{hide}."
-    )
+    hide = ", and hide the others with HIP_VISIBLE_DEVICES in rpc_server_environment" if backend == "hip" else ""
+    return f"{RPC_SERVER} {surplus}: see by deploys/preflight.py which are meant, and name those in rpc_server_devices{hide}."

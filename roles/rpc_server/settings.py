@@ -46,7 +46,8 @@ class Settings(RoleSettings):
     devices: list[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:\[\]-]+$")]] | None = Field(
         None,
         min_length=1,
-        description="the devices to lend, as llama.cpp names them, e.g. ['CUDA0']; default: every GPU, or else the CPU",
+        description="the devices to lend, as llama.cpp names them, e.g. ['CUDA0'] (CUDA's are numbered as nvidia-smi"
+        " numbers them); default: every GPU, or else the CPU",
     )
     cache: bool = Field(
         True, description="whether tensors that heads send are kept on disk, so that the next start is quicker: true or false"

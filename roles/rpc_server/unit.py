@@ -14,6 +14,9 @@ from roles.rpc_server.settings import EVERY_NETWORK, Settings
 
 TARGET = "rpc-server"
 
+NUMBERING = frozenset({"CUDA_VISIBLE_DEVICES", "GGML_CUDA_DEVICES"})
+"""Variables by which CUDA's devices are others than the GPUs that are there, or more."""
+
 LINE_BY_LINE = ("/usr/bin/stdbuf", "-oL")
 """What makes it say at once which devices it serves: it would keep that to itself until a head comes."""
 
@@ -34,6 +37,8 @@ def options(plan: HostPlan, settings: Settings) -> list[Option]:
         found.append(Option(("--threads", str(settings.threads)), "rpc_server_threads"))
     if settings.devices:
         found.append(Option(("--device", ",".join(settings.devices)), "rpc_server_devices"))
+    elif plan.names and not NUMBERING & settings.environment.keys():
+        found.append(Option(("--device", ",".join(plan.names))))
     if settings.extra_arguments:
         found.append(Option(tuple(settings.extra_arguments), "rpc_server_extra_arguments"))
     return found

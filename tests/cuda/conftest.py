@@ -41,6 +41,8 @@ SETTINGS = {
     # Docker is here already, and there is nothing that a driver could drive.
     "docker_engine": "none",
     "driver": "unmanaged",
+    # Of all GPUs that this computer may have: a worker that can name them itself does not fall back where there is none.
+    "rpc_server_environment": {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"},
     "model_sha256": MODEL.sha256,
 }
 

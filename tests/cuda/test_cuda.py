@@ -113,11 +113,12 @@ def test_it_is_labelled_and_has_what_its_role_needs_alone(built: Run) -> None:
 def test_a_worker_that_serves_the_processors_is_a_failure(fallen_back: Run) -> None:
     assert fallen_back.ended.status != 0, fallen_back.ended.text
     said = (
-        f"{WORKER} serves CPU, and no device of the backend cuda that is planned: its journal says"
-        ' "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"; see to the driver there, or correct'
-        " `backend` or rpc_server_devices."
+        "and no device of the backend cuda that is planned: its journal says"
+        ' "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"; see to the driver there, correct'
+        " `backend`, or name in rpc_server_devices those that are meant."
     )
     assert said in fallen_back.ended.text
+    assert f"{WORKER} serves CPU (" in fallen_back.ended.text
     machine, release = fallen_back.lab.machine, fallen_back.lab.plan.release
     assert machine.out(f"docker image inspect --format '{{{{.Id}}}}' {tag(release)}").startswith("sha256:"), "the gate lets it in"
     assert machine.ssh(f"systemctl is-active {WORKER}").output.strip() != "active"
@@ -134,7 +135,7 @@ def test_verification_finds_it_too(fallen_back: Run) -> None:
     ended = verified(fallen_back.lab)
     assert ended.status == 1, ended.text
     assert f"{machine.name}: {WORKER} serves CPU (" in ended.text
-    assert "where cuda is planned" in ended.text
+    assert "and no device of the backend cuda that is planned" in ended.text
 
 
 def test_the_gpu_of_this_computer_answers_a_prompt(built: Run, fallen_back: Run) -> None:

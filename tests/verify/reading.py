@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-PROPERTIES = "ActiveState,SubState,Result,UnitFileState,NRestarts,InvocationID"
+from roles.cluster.banner import Device
 
-DEVICE = re.compile(r"\s*(?P<name>\S+): (?P<description>.*) \(\d+ MiB, \d+ MiB free\)")
-"""A line of the RPC server's banner, e.g. ``  CUDA0: NVIDIA GeForce RTX 4080 (12282 MiB, 9012 MiB free)``."""
+PROPERTIES = "ActiveState,SubState,Result,UnitFileState,NRestarts,InvocationID"
 
 VERSION = re.compile(r"\((?:build \d+, commit )?(?P<commit>[0-9a-f]{7,40})\)")
 """In ``version: 1 (e3a74b299)``, later ``version: 0.0.1 (build 1, commit 0c1e57098)``."""
@@ -200,53 +199,13 @@ def digests(text: str) -> dict[str, str]:
     return {path.removeprefix("./"): digest.removeprefix("\\") for digest, _, path in lines if path}
 
 
-@dataclass(frozen=True)
-class Device:
-    """What a worker serves.
-
-    :param name: llama.cpp's name for it, e.g. CUDA0 or ROCm0
-    :param description: the hardware, e.g. NVIDIA GeForce RTX 4080
-    """
-
-    name: str
-    description: str
-
-    @property
-    def backend(self) -> str:
-        """E.g. cuda, of CUDA0; hip, which calls its devices after AMD's ROCm, of ROCm0."""
-        name = self.name.rstrip("0123456789").lower()
-        return "hip" if name == "rocm" else name
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.description})"
-
-
 def strange(devices: Sequence[Device], planned: str, asked: Collection[str]) -> list[Device]:
-    """The devices that a worker should not serve; beside one of its backend, it may serve what the inventory asks for by name.
+    """The devices of another backend, which a worker serves only where the inventory asks for them by name.
 
     :param planned: the backend
     :param asked: names of devices, e.g. CPU
     """
-    fell_back = all(device.backend != planned for device in devices)
-    return [device for device in devices if device.backend != planned and (fell_back or device.name not in asked)]
-
-
-def too_many(devices: Sequence[Device], gpus: int, asked: Collection[str]) -> bool:
-    """Whether a worker serves more than the plan lets compute, and nobody asked for it by name.
-
-    :param gpus: how many are planned; 0: none, and the processors may count as any number
-    """
-    return not asked and 0 < gpus < len(devices)
-
-
-def devices(journal: str) -> list[Device]:
-    """The devices that an RPC server says it serves, from its journal since its start.
-
-    Errors go another way than the banner and may stand between its lines.
-    """
-    banner = journal.rpartition("Devices:\n")[2] if "Devices:\n" in journal else ""
-    matches = [DEVICE.fullmatch(line) for line in banner.splitlines()]
-    return [Device(match["name"], match["description"]) for match in matches if match]
+    return [device for device in devices if device.backend != planned and device.name not in asked]
 
 
 def version_names(text: str, commit: str) -> bool:

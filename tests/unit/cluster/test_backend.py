@@ -142,6 +142,51 @@ def test_a_backend_that_no_gpu_can_do_is_refused() -> None:
     assert "GK104 [GeForce GTX 680])" in refusals_of(gpu_worker(KEPLER, backend="vulkan"))[0]
 
 
+# What a worker is to lend.
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "names"),
+    [
+        ([PASCAL], {}, ["CUDA0"]),
+        ([PASCAL, ADA, ARC, INTEGRATED], {}, ["CUDA0", "CUDA1"]),
+        ([PASCAL, ADA], {"passthrough": ["03:00.0"]}, ["CUDA0"]),
+        ([PASCAL], {"gpus": ["GP102", "AD102"]}, ["CUDA0"]),
+        ([], {"gpus": ["GP102"]}, []),
+        # CUDA may see these, too.
+        ([PASCAL, KEPLER], {}, []),
+        ([PASCAL, UNKNOWN], {}, []),
+        ([PASCAL], {"backend": "vulkan"}, []),
+        ([PASCAL], {"backend": "cpu"}, []),
+        ([NAVI], {}, []),
+        ([], {}, []),
+    ],
+)
+def test_gpus_have_names_where_cuda_sees_no_others(texts: list[str], settings: dict[str, Any], names: list[str]) -> None:
+    assert list(planned(gpu_worker(*texts, system="ubuntu24.04", **settings)).hosts["w1"].names) == names
+
+
+def test_a_gpu_that_vfio_pci_holds_is_none_that_cuda_sees() -> None:
+    there = replace(gpu_worker(), gpus=(*gpus(ADA, driver="nvidia"), *gpus(PASCAL, driver="vfio-pci")))
+    assert planned(there).hosts["w1"].names == ("CUDA0",)
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "count"),
+    [
+        ([PASCAL, ADA], {}, 2),
+        # Who only declares a card has none to lend.
+        ([PASCAL], {"gpus": ["GP102", "AD102"]}, 1),
+        ([], {"gpus": ["GP102"]}, 0),
+        ([ARC, PASCAL], {"backend": "vulkan"}, 2),
+        ([PASCAL], {"backend": "cpu"}, 0),
+        ([], {"backend": "vulkan", "vulkan_software": True}, 0),
+    ],
+)
+def test_of_the_gpus_those_count_that_are_there(texts: list[str], settings: dict[str, Any], count: int) -> None:
+    assert planned(gpu_worker(*texts, system="ubuntu24.04", **settings)).hosts["w1"].gpus == count
+
+
 @pytest.mark.parametrize("texts", [[], [ADA]])
 def test_nothing_computes_on_a_hypervisor_whatever_is_set_for_all(texts: list[str]) -> None:
     box = host("box", ["hypervisors"], machine("192.0.2.9"), backend="cuda")

@@ -1,10 +1,14 @@
 """What a worker says that it serves."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.cluster.banner import backend, devices
+from roles.cluster.banner import Device, devices, exceeds, lacks
+
+ANSWERS = Path(__file__).parents[1] / "verify/answers"
 
 # Recorded: 0c1e570 in a container on Debian 13, whose streams the journal has in the order in which they came.
 CPU = """\
@@ -19,8 +23,14 @@ WARNING: Host ('198.18.85.11') is != '127.0.0.1'
 """.splitlines()
 
 
-def test_the_processors() -> None:
-    assert devices(CPU) == ("CPU",)
+PROCESSORS = Device("CPU", "Intel(R) Xeon(R) Processor")
+CARD = Device("CUDA0", "NVIDIA GeForce GTX 1080 Ti")
+OTHER = Device("CUDA1", "NVIDIA GeForce RTX 5060 Ti")
+
+
+@pytest.mark.parametrize("file", ["rpc-server-old.journal", "rpc-server-new.journal", "cuda-fell-back.journal"])
+def test_the_processors(file: str) -> None:
+    assert devices((ANSWERS / file).read_text().splitlines()) == devices(CPU) == (PROCESSORS,)
 
 
 def test_it_may_serve_several_and_a_backend_may_speak_in_between() -> None:
@@ -30,12 +40,17 @@ def test_it_may_serve_several_and_a_backend_may_speak_in_between() -> None:
         "ggml_cuda: something (1 of 2)",
         "  CUDA1: NVIDIA GeForce RTX 5060 Ti (16311 MiB, 16000 MiB free)",
     ]
-    assert devices(lines) == ("CUDA0", "CUDA1")
+    assert devices(lines) == (CARD, OTHER)
+
+
+def test_a_description_may_hold_what_ends_it() -> None:
+    said = ["Devices:", "  Vulkan1: Intel(R) Arc(tm) A770 Graphics (DG2) (16032 MiB, 14428 MiB free)"]
+    assert devices(said) == (Device("Vulkan1", "Intel(R) Arc(tm) A770 Graphics (DG2)"),)
 
 
 def test_the_last_start_counts() -> None:
     again = [line.replace("CPU: Intel(R) Xeon(R) Processor", "Vulkan0: llvmpipe (LLVM 19.1.7, 256 bits)") for line in CPU]
-    assert devices([*CPU, *again]) == ("Vulkan0",)
+    assert devices([*CPU, *again]) == (Device("Vulkan0", "llvmpipe (LLVM 19.1.7, 256 bits)"),)
 
 
 def test_devices_that_it_only_lists_are_not_served() -> None:
@@ -48,9 +63,46 @@ def test_devices_that_it_only_lists_are_not_served() -> None:
     [("CUDA0", "cuda"), ("ROCm12", "hip"), ("SYCL0", "sycl"), ("Vulkan1", "vulkan"), ("CPU", "cpu"), ("Metal", "metal")],
 )
 def test_the_backend_of_a_device(device: str, wanted: str) -> None:
-    assert backend(device) == wanted
+    assert Device(device, "of some kind").backend == wanted
+
+
+@pytest.mark.parametrize(
+    ("served", "gpus", "lack"),
+    [
+        ([CARD, OTHER], 2, ""),
+        ([CARD, PROCESSORS], 1, ""),
+        # The inventory names them, or llvmpipe computes: one of the backend is enough.
+        ([CARD], 0, ""),
+        ([CARD], 2, "serves CUDA0 (NVIDIA GeForce GTX 1080 Ti), and 2 GPUs are to compute"),
+        (
+            [CARD, PROCESSORS],
+            2,
+            "serves CUDA0 (NVIDIA GeForce GTX 1080 Ti), CPU (Intel(R) Xeon(R) Processor), and 2 GPUs are to compute",
+        ),
+        ([PROCESSORS], 0, "serves CPU (Intel(R) Xeon(R) Processor), and no device of the backend cuda that is planned"),
+        ([PROCESSORS], 1, "serves CPU (Intel(R) Xeon(R) Processor), and no device of the backend cuda that is planned"),
+        # It has not said it yet, or the journal is gone.
+        ([], 2, ""),
+    ],
+)
+def test_a_worker_that_serves_too_little(served: list[Device], gpus: int, lack: str) -> None:
+    assert lacks(served, "cuda", gpus) == lack
+    assert lacks(served, "", gpus) == ""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "surplus"),
+    [
+        (1, "serves CUDA0 (NVIDIA GeForce GTX 1080 Ti), CUDA1 (NVIDIA GeForce RTX 5060 Ti), and 1 GPU is to compute"),
+        (2, ""),
+        (3, ""),
+        (0, ""),
+    ],
+)
+def test_a_worker_that_serves_too_much(gpus: int, surplus: str) -> None:
+    assert exceeds([CARD, OTHER], gpus) == surplus
 
 
 @given(st.lists(st.text() | st.sampled_from(CPU)))
 def test_no_journal_makes_it_fail(lines: list[str]) -> None:
-    assert all(backend(device) for device in devices(lines))
+    assert all(device.backend for device in devices(lines))

@@ -105,9 +105,9 @@ def test_a_container_brings_vulkan_and_the_host_has_the_firmware() -> None:
 @pytest.mark.parametrize(
     ("cards", "settings", "variables"),
     [
-        ([ADA], {"cuda_graphs": False}, {"GGML_CUDA_DISABLE_GRAPHS": "1"}),
-        ([ADA], {"cuda_graphs": True}, {}),
-        ([PASCAL], {}, {}),
+        ([ADA], {"cuda_graphs": False}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "GGML_CUDA_DISABLE_GRAPHS": "1"}),
+        ([ADA], {"cuda_graphs": True}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        ([PASCAL], {}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
         ([ARC], {}, {"ZES_ENABLE_SYSMAN": "1", "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS": "1"}),
         ([ARC], {"backend": "vulkan"}, {}),
         ([NAVI], {}, {}),

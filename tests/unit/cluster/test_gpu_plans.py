@@ -135,9 +135,11 @@ def _with(drivers: Drivers, wanted: Driver | None, reached: str, packages: int) 
     nvidia = replace(drivers.nvidia, problem="")
     if wanted.source != "loaded":
         nvidia = replace(nvidia, on_disk="", on_disk_flavour=None, dkms=None, packages={})
-    if reached == "removed":
+    if reached in ("removed", "unpacked") and not drivers.next_kernel and wanted.source != "loaded":
         # Of a host without a kernel of its own nobody knows whether what it loads is installed.
-        return replace(drivers, nvidia=nvidia) if drivers.next_kernel and wanted.source != "loaded" else drivers
+        return drivers
+    if reached == "removed":
+        return drivers if wanted.source == "loaded" else replace(drivers, nvidia=nvidia)
     count = packages if reached == "unpacked" else None
     versions = {name: "6.12.57-1" if "linux-" in name else f"{wanted.version}-1" for name in wanted.packages[:count]}
     there = {name: version for name, version in versions.items() if "headers" not in name}

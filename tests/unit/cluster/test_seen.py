@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.cluster.banner import Device
 from roles.cluster.seen import BEFORE, COMMAND, VERIFIED, parse
 from roles.cluster.state import CURRENT, LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service, Unit
 from tests.unit.cluster.examples import NEWER, OLDER
@@ -146,7 +147,7 @@ def test_the_command_reads_what_a_worker_serves(folder: Path) -> None:
     banner = "Started it.\nDevices:\n  CUDA0: a card (8192 MiB, 8000 MiB free)\n  transport : TCP\nAccepted client\n"
     journalctl.write_text(f"#!/bin/sh\n[ \"$3\" = _SYSTEMD_INVOCATION_ID=12ab ] && cat <<'END'\n{banner}END\n")
     journalctl.chmod(0o755)
-    assert show(folder).services[RPC_SERVER].devices == ("CUDA0",)
+    assert show(folder).services[RPC_SERVER].devices == (Device("CUDA0", "a card"),)
 
 
 def test_the_command_reads_the_process_of_a_container(folder: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.cluster.banner import Device
 from roles.cluster.state import (
     LLAMA_SERVER,
     RPC_SERVER,
@@ -63,19 +64,20 @@ def test_each_difference_is_a_reason_of_its_own(seen: Seen, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("devices", "backend", "found"),
+    ("names", "backend", "found"),
     [
-        (("CPU",), "cuda", ["it serves CPU and no device of the backend cuda"]),
-        (("CUDA0", "CPU"), "cuda", []),
+        (["CPU"], "cuda", ["it serves CPU (of some kind), and no device of the backend cuda that is planned"]),
+        (["CUDA0"], "cuda", ["it serves CUDA0 (of some kind), and 2 GPUs are to compute"]),
+        (["CUDA0", "CUDA1"], "cuda", []),
         # Nobody knows: the journal is gone, or the state is an older gpuquilt's.
-        ((), "cuda", []),
-        (("CPU",), "", []),
+        ([], "cuda", []),
+        (["CPU"], "", []),
     ],
 )
-def test_a_worker_that_fell_back_to_its_processors_is_restarted(devices: tuple[str, ...], backend: str, found: list[str]) -> None:
+def test_a_worker_that_serves_too_little_is_restarted(names: list[str], backend: str, found: list[str]) -> None:
     """As after a reboot, at which the driver came too late."""
-    wanted = replace(WANTED, units={RPC_SERVER: replace(WANTED.units[RPC_SERVER], backend=backend)})
-    assert reasons(RPC_SERVER, wanted, change(devices=devices)) == found
+    wanted = replace(WANTED, units={RPC_SERVER: replace(WANTED.units[RPC_SERVER], backend=backend, gpus=2)})
+    assert reasons(RPC_SERVER, wanted, change(devices=tuple(Device(name, "of some kind") for name in names))) == found
 
 
 def test_a_host_where_nothing_is_installed() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from roles.base.remote import Answer
 from roles.cluster import operations
+from roles.cluster.banner import Device
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service, Unit
 from roles.cluster.switch import Switch, fits, foreign_units
 from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, host, machine, offered, plan_of, running, wanted, worker
@@ -230,21 +231,31 @@ def test_a_host_that_could_not_go_back_is_named() -> None:
     assert switch.outcome == "w2 could not go back: look there, and run the deploy again."
 
 
-def test_a_worker_that_had_fallen_back_may_go_back_to_that() -> None:
+def test_a_worker_that_served_otherwise_than_planned_may_go_back_to_that() -> None:
     """Or the endpoint, which answered until now, would stay away for as long as the GPU."""
     state = OLD["w1"]
-    state = replace(state, units={RPC_SERVER: replace(state.units[RPC_SERVER], backend="cuda")})
+    state = replace(state, units={RPC_SERVER: replace(state.units[RPC_SERVER], backend="cuda", gpus=2)})
     ran = running(state)
 
-    def serving(*devices: str) -> Seen:
-        return replace(ran, services={RPC_SERVER: replace(ran.services[RPC_SERVER], devices=devices)})
+    def serving(*names: str) -> Switch:
+        devices = tuple(Device(name, "of some kind") for name in names)
+        return looked(w1=replace(ran, services={RPC_SERVER: replace(ran.services[RPC_SERVER], devices=devices)}), w2=Seen())
 
-    switch = looked(w1=serving("CPU"), w2=Seen())
-    back = switch.back("w1")
+    for amiss in (["CPU"], ["CUDA0"], ["CUDA0", "CUDA1", "CUDA2"]):
+        back = serving(*amiss).back("w1")
+        assert back is not None
+        assert back.units[RPC_SERVER] == replace(state.units[RPC_SERVER], backend="")
+    assert serving("CUDA0", "CUDA1").back("w1") == serving().back("w1") == state
+    assert serving().back("w2") is None
+
+
+def test_a_head_goes_back_whatever_it_computed_with() -> None:
+    """What it says at its start is not looked at before a switch."""
+    state = OLD["head"]
+    state = replace(state, units={LLAMA_SERVER: replace(state.units[LLAMA_SERVER], backend="cuda")})
+    back = looked(head=running(state)).back("head")
     assert back is not None
-    assert back.units[RPC_SERVER] == replace(state.units[RPC_SERVER], backend="")
-    assert looked(w1=serving("CUDA0")).back("w1") == looked(w1=serving()).back("w1") == state
-    assert switch.back("w2") is None
+    assert back.units[LLAMA_SERVER] == replace(state.units[LLAMA_SERVER], backend="")
 
 
 def test_the_two_commits_of_these_tests_differ() -> None:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from roles.base.download import Download
 from roles.base.machine import Identity
+from roles.cluster.banner import Device
 from roles.cluster.options import Profile
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import RPC_SERVER, mark_of
@@ -150,7 +151,11 @@ DEVICES = """\
 
 
 def test_the_devices_that_a_head_has_found() -> None:
-    assert devices(DEVICES.splitlines()) == ("CPU", "RPC0", "CUDA10")
+    assert devices(DEVICES.splitlines()) == (
+        Device("CPU", "AMD EPYC"),
+        Device("RPC0", "198.18.77.11:50052"),
+        Device("CUDA10", "NVIDIA GeForce RTX 4080 (Mobile)"),
+    )
     assert devices(["nothing of it"]) == ()
 
 

@@ -121,9 +121,9 @@ def test_a_head_whose_own_gpu_cannot_be_used(on: Use, monkeypatch: pytest.Monkey
     assert start() == 1.0
     on(Host(**fine, journal=[[line for line in journal if "CUDA10" not in line] + ["srv: failed to do what does not matter"]]))
     expected = (
-        "llama-server.service finds CPU, RPC0, and no device of the backend cuda that is planned for it (before that its journal"
-        ' says "0.00.001.179 E ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"): see to the driver'
-        " there, or correct `backend`."
+        "llama-server.service finds CPU (AMD EPYC), RPC0 (198.18.77.11:50052), and no device of the backend cuda that is planned"
+        ' for it (before that its journal says "0.00.001.179 E ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device'
+        ' is detected"): see to the driver there, or correct `backend`.'
     )
     with pytest.raises(HostError) as caught:
         start()
@@ -160,7 +160,7 @@ LISTENS = sight("LISTEN 198.18.77.11:50052 0.0.0.0:*")
 
 def serving(*devices: str) -> list[str]:
     """The journal of a worker that has started."""
-    lines = [f"  {device}: of some kind (8192 MiB, 8000 MiB free)" for device in devices]
+    lines = [f"  {device}: a {device.rstrip('0123456789')} device (8192 MiB, 8000 MiB free)" for device in devices]
     warning = "WARNING: Host ('198.18.77.11') is != '127.0.0.1'"
     return ["Started rpc-server.service.", "Starting RPC server v7.0.0", "Devices:", *lines, "  transport      : TCP", warning]
 
@@ -185,9 +185,48 @@ def test_a_worker_that_serves_its_processors_in_silence(on: Use) -> None:
         with pytest.raises(HostError) as caught:
             listening(None, None, WORKER)  # type: ignore[arg-type]
         assert str(caught.value) == (
-            f'rpc-server.service serves CPU, and no device of the backend cuda that is planned: its journal says "{reason}"; see'
-            " to the driver there, or correct `backend` or rpc_server_devices."
+            "rpc-server.service serves CPU (a CPU device), and no device of the backend cuda that is planned: its journal says"
+            f' "{reason}"; see to the driver there, correct `backend`, or name in rpc_server_devices those that are meant.'
         )
+
+
+def test_a_worker_that_serves_fewer_than_are_planned(on: Use) -> None:
+    reason = "ggml_cuda_init: failed to set up one of them"
+    two = replace(WORKER, gpus=2)
+    on(Host(sights=[LISTENS], journal=[[reason, *serving("CUDA0")]]))
+    with pytest.raises(HostError) as caught:
+        listening(None, None, two)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "rpc-server.service serves CUDA0 (a CUDA device), and 2 GPUs are to compute: its journal says"
+        f' "{reason}"; see to the driver there, correct `backend`, or name in rpc_server_devices those that are meant.'
+    )
+    on(Host(sights=[LISTENS], journal=[serving("CUDA0", "CUDA1")]))
+    listening(None, None, two)  # type: ignore[arg-type]
+    # The inventory names them.
+    on(Host(sights=[LISTENS], journal=[serving("CUDA0")]))
+    listening(None, None, WORKER)  # type: ignore[arg-type]
+
+
+def test_a_list_that_is_not_complete_yet_is_no_failure(on: Use) -> None:
+    """Of a container the journal may come later than the socket."""
+    both = serving("CUDA0", "CUDA1")
+    one = both[: both.index("  CUDA1: a CUDA device (8192 MiB, 8000 MiB free)")]
+    on(Host(sights=[LISTENS], journal=[one, both]))
+    listening(None, None, replace(WORKER, gpus=2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cause", [[], ["ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"]])
+def test_a_worker_that_ends_because_a_card_is_missing(on: Use, cause: list[str]) -> None:
+    ended = ["error: unknown device: CUDA1", "available devices:", "  CUDA0: a card (1 MiB, 1 MiB free)", "No devices found"]
+    again = ["rpc-server.service: Scheduled restart job, restart counter is at 1.", *cause, *ended]
+    on(Host(sights=[sight(), sight(state="activating auto-restart", restarts=1)], journal=[[*cause, *ended, *again]]))
+    with pytest.raises(HostError) as caught:
+        listening(None, None, replace(WORKER, gpus=2))  # type: ignore[arg-type]
+    said = '" and "'.join([*cause, "error: unknown device: CUDA1"])
+    assert str(caught.value) == (
+        f'rpc-server.service ended and was restarted by systemd: its journal says "{said}"; see to the driver there, correct'
+        " `backend`, or name in rpc_server_devices those that are meant."
+    )
 
 
 def test_a_worker_that_serves_more_than_is_planned(on: Use) -> None:
@@ -197,21 +236,21 @@ def test_a_worker_that_serves_more_than_is_planned(on: Use) -> None:
     with pytest.raises(HostError) as caught:
         listening(None, None, replace(WORKER, backend="vulkan", gpus=1))  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "rpc-server.service serves Vulkan0, Vulkan1, and of the GPUs there 1 is to compute: see in its journal what these are and"
-        " by deploys/preflight.py which are meant, and name those in rpc_server_devices, such as ['Vulkan0']."
+        "rpc-server.service serves Vulkan0 (a Vulkan device), Vulkan1 (a Vulkan device), and 1 GPU is to compute: see by"
+        " deploys/preflight.py which are meant, and name those in rpc_server_devices."
     )
     # Two are planned, or nobody knows, or the inventory has named them.
-    for gpus in (0, 2, 3):
+    for gpus in (0, 2):
         on(Host(sights=[LISTENS], journal=[both]))
         listening(None, None, replace(WORKER, backend="vulkan", gpus=gpus))  # type: ignore[arg-type]
     on(Host(sights=[LISTENS], journal=[serving("ROCm0", "ROCm1")]))
-    with pytest.raises(HostError, match=r"hide the others with rpc_server_environment = .'HIP_VISIBLE_DEVICES': '0'"):
+    with pytest.raises(HostError, match=r"and hide the others with HIP_VISIBLE_DEVICES in rpc_server_environment\.$"):
         listening(None, None, replace(WORKER, backend="hip", gpus=1))  # type: ignore[arg-type]
 
 
 def test_a_worker_that_does_not_say_why(on: Use) -> None:
     on(Host(sights=[LISTENS], journal=[serving("Vulkan0", "Vulkan1")]))
-    with pytest.raises(HostError, match=r"serves Vulkan0, Vulkan1, and no .* cuda .*: its journal gives no reason; see"):
+    with pytest.raises(HostError, match=r"serves Vulkan0 .*, Vulkan1 .*, and no .* cuda .*: its journal gives no reason; see"):
         listening(None, None, WORKER)  # type: ignore[arg-type]
 
 

@@ -109,10 +109,27 @@ def test_what_must_compute_is_the_backend_of_the_plan() -> None:
     assert unit(IN_CONTAINER, settings(), CONTAINER).backend == "cuda"
 
 
-def test_it_may_serve_the_gpus_of_the_plan_unless_the_inventory_names_them() -> None:
+def test_it_must_serve_the_gpus_of_the_plan_unless_the_inventory_names_them() -> None:
     plan = replace(PLAN, gpus=2)
     assert unit(plan, settings(), Program("bin/ggml-rpc-server")).gpus == 2
     assert unit(plan, settings(devices=["CUDA0", "CPU"]), Program("bin/ggml-rpc-server")).gpus == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "devices"),
+    [
+        ({}, ["--device", "CUDA0,CUDA1"]),
+        ({"environment": {"GGML_CUDA_DISABLE_GRAPHS": "1"}}, ["--device", "CUDA0,CUDA1"]),
+        ({"devices": ["CUDA1"]}, ["--device", "CUDA1"]),
+        # Then CUDA0 is another card, or a part of one.
+        ({"environment": {"CUDA_VISIBLE_DEVICES": "1"}}, []),
+        ({"environment": {"GGML_CUDA_DEVICES": "4"}}, []),
+    ],
+)
+def test_it_names_the_devices_of_the_plan_where_they_are_certain(values: dict[str, Any], devices: list[str]) -> None:
+    plan = replace(PLAN, names=("CUDA0", "CUDA1"))
+    words = arguments(options(plan, settings(**values)))
+    assert words == [*arguments(options(PLAN, settings())), *devices]
 
 
 def test_the_mark_tells_one_release_from_another() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from roles.base.settings import HostSettings
 from roles.cluster.state import RPC_SERVER
 from roles.rpc_server.settings import Settings
 from tests.unit.cluster.examples import NEWER, good_plan
@@ -28,7 +29,7 @@ DIGEST = "d" * 64
 PLAN = good_plan()
 WORKER = replace(PLAN.hosts["w1"], runtime="docker", devices=("/dev/dri", "/dev/kfd"))
 FOLDER = f"/opt/llama.cpp/releases/{WORKER.release}"
-SETTINGS = {Settings: Settings()}
+SETTINGS: HostSettings = {Settings: Settings()}
 
 CONTAINERS = [
     found for found in json.loads((ANSWERS / "containers.json").read_text()) if found["Name"] in ("/gpuquilt-rpc-server", "/cdi")
@@ -66,11 +67,11 @@ class Connection:
         return replace(self, stdout=self.answers[part])
 
 
-def red(worker: Any = WORKER, **answers: str) -> dict[str, str]:
+def red(worker: Any = WORKER, settings: HostSettings = SETTINGS, **answers: str) -> dict[str, str]:
     """The tests that fail on the host with some answers changed, each with its sentence."""
     keys = {key.replace(" ", "_").strip("/"): key for key in HOST}
     host = dict(HOST) | {keys[key]: answer for key, answer in answers.items()}
-    subject = Subject(worker, PLAN.machines["w1"], SETTINGS, Connection(host))
+    subject = Subject(worker, PLAN.machines["w1"], settings, Connection(host))
     service = Service(subject, RPC_SERVER, reading.Service(), 0)
     parameters = {
         "machine": subject,
@@ -149,7 +150,7 @@ def test_it_is_green_where_all_is_as_planned() -> None:
         (
             {"journalctl": (ANSWERS / "rpc-server-new.journal").read_text().replace("  CPU:", "  ROCm0:")},
             "test_worker_serves_the_planned_backend",
-            ("serves ROCm0 (Intel(R) Xeon(R) Processor) where cpu is planned",),
+            ("serves ROCm0 (Intel(R) Xeon(R) Processor), and no device of the backend cpu that is planned",),
         ),
     ],
 )
@@ -186,7 +187,25 @@ def test_a_worker_that_serves_more_gpus_than_are_planned_is_found() -> None:
     failures = red(replace(WORKER, gpus=1), journalctl=journal.replace(line, f"  CPU: a second one (1 MiB, 1 MiB free)\n{line}"))
     assert failures == {
         "test_worker_serves_the_planned_backend": (
-            "w1: rpc-server.service serves cpu (a second one), cpu (Intel(R) Xeon(R) Processor), and GPUs that are to compute: 1;"
+            "w1: rpc-server.service serves CPU (a second one), CPU (Intel(R) Xeon(R) Processor), and 1 GPU is to compute;"
             " name those that you mean in rpc_server_devices."
         )
     }
+
+
+def test_a_worker_that_serves_fewer_gpus_than_are_planned_is_found() -> None:
+    assert red(replace(WORKER, gpus=2)) == {
+        "test_worker_serves_the_planned_backend": (
+            "w1: rpc-server.service serves CPU (Intel(R) Xeon(R) Processor), and 2 GPUs are to compute; the beginning of its"
+            " journal says why. If fewer are meant, name those in rpc_server_devices."
+        )
+    }
+    # The inventory has named them.
+    assert red(replace(WORKER, gpus=2), {Settings: Settings(devices=["CPU"])}) == {}
+
+
+def test_a_worker_that_lends_its_processors_beside_its_gpu_unasked_is_found() -> None:
+    line = "  CPU: Intel(R) Xeon(R) Processor"
+    journal = HOST["journalctl"].replace(line, f"  CUDA0: a card (1 MiB, 1 MiB free)\n{line}")
+    (failure,) = red(journalctl=journal).values()
+    assert "w1: rpc-server.service serves CUDA0 (a card) where cpu is planned" in failure

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roles.cluster.banner import Device
 from tests.verify import reading
-from tests.verify.reading import Device, Guard, Socket
+from tests.verify.reading import Guard, Socket
 
 ANSWERS = Path(__file__).parent / "answers"
 
@@ -152,35 +153,6 @@ def test_unit_that_is_not_there_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "expected"),
-    [
-        ("rpc-server-old.journal", [Device("CPU", "Intel(R) Xeon(R) Processor")]),
-        ("rpc-server-new.journal", [Device("CPU", "Intel(R) Xeon(R) Processor")]),
-        ("cuda-fell-back.journal", [Device("CPU", "Intel(R) Xeon(R) Processor")]),
-    ],
-)
-def test_devices_of_real_journals(file: str, expected: list[Device]) -> None:
-    devices = reading.devices((ANSWERS / file).read_text())
-    assert devices == expected
-    assert [device.backend for device in devices] == ["cpu"]
-
-
-def test_devices_between_errors() -> None:
-    journal = (
-        "Devices:\n  CUDA0: stale (1 MiB, 1 MiB free)\n"
-        "Starting RPC server v7.0.0\nDevices:\n"
-        "  CUDA0: NVIDIA GeForce RTX 4080 Laptop GPU (12282 MiB, 9012 MiB free)\n"
-        "ggml_cuda_init: found 1 CUDA devices\n"
-        "  Vulkan1: Intel(R) Arc(tm) A770 Graphics (DG2) (16032 MiB, 14428 MiB free)\n"
-        "  ROCm0: AMD Radeon RX 7900 XTX (24560 MiB, 24510 MiB free)\n"
-        "  transport      : TCP\nAccepted client connection\n"
-    )
-    devices = reading.devices(journal)
-    assert [(device.name, device.backend) for device in devices] == [("CUDA0", "cuda"), ("Vulkan1", "vulkan"), ("ROCm0", "hip")]
-    assert devices[1].description == "Intel(R) Arc(tm) A770 Graphics (DG2)"
-
-
-@pytest.mark.parametrize(
     ("served", "asked", "strange"),
     [
         (["CUDA0", "CUDA1"], [], []),
@@ -188,8 +160,6 @@ def test_devices_between_errors() -> None:
         (["CUDA0", "CPU"], [], ["CPU"]),
         (["CUDA0", "CPU"], ["CUDA0", "CPU"], []),
         (["CUDA0", "Vulkan0"], ["CUDA0", "CPU"], ["Vulkan0"]),
-        # The one that was asked for alone is left: it fell back.
-        (["CPU"], ["CUDA0", "CPU"], ["CPU"]),
     ],
 )
 def test_what_a_worker_should_not_serve(served: list[str], asked: list[str], strange: list[str]) -> None:
@@ -197,18 +167,8 @@ def test_what_a_worker_should_not_serve(served: list[str], asked: list[str], str
     assert [device.name for device in found] == strange
 
 
-@pytest.mark.parametrize(("gpus", "asked", "wrong"), [(1, [], True), (2, [], False), (0, [], False), (1, ["Vulkan1"], False)])
-def test_a_worker_that_serves_more_than_is_planned(gpus: int, asked: list[str], wrong: bool) -> None:
-    assert reading.too_many([Device("Vulkan0", "a card"), Device("Vulkan1", "the processor's own")], gpus, asked) == wrong
-
-
-def test_banner_that_was_not_written_yet_has_no_devices() -> None:
-    assert reading.devices("WARNING: Host ('198.18.77.11') is != '127.0.0.1'\n") == []
-
-
 @given(st.text())
-def test_no_journal_raises(text: str) -> None:
-    reading.devices(text)
+def test_no_answer_raises(text: str) -> None:
     reading.sockets(text)
     reading.digests(text)
 
