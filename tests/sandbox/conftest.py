@@ -245,7 +245,7 @@ def person(machine: Machine, sudo: str) -> Iterator[str]:
     try:
         yield "keeper"
     finally:
-        machine.out("rm -f /etc/sudoers.d/keeper; userdel --remove keeper 2>/dev/null; true")
+        machine.out("rm -f /etc/sudoers.d/keeper; userdel --force --remove keeper 2>/dev/null; true")
 
 
 def inventory_as(folder: Path, name: str, user: str) -> str:
