@@ -172,16 +172,21 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
+        # What began to serve during the last pause has answered nobody yet.
+        self._ask()
 
     def _watch(self) -> None:
-        while not self._end.is_set():
-            try:
-                self.sandbox.ask(tokens=1, timeout=5)
-                build = requests.get(f"{self.sandbox.endpoint}/props", timeout=5).json()["build_info"]
-                self.answers.append((time.monotonic(), build))
-            except (requests.RequestException, KeyError, IndexError):
-                pass
-            time.sleep(self.pause)
+        self._ask()
+        while not self._end.wait(self.pause):
+            self._ask()
+
+    def _ask(self) -> None:
+        try:
+            self.sandbox.ask(tokens=1, timeout=5)
+            build = requests.get(f"{self.sandbox.endpoint}/props", timeout=5).json()["build_info"]
+            self.answers.append((time.monotonic(), build))
+        except (requests.RequestException, KeyError, IndexError):
+            pass
 
     @property
     def downtime(self) -> float:
@@ -240,7 +245,7 @@ def person(machine: Machine, sudo: str) -> Iterator[str]:
     try:
         yield "keeper"
     finally:
-        machine.out("rm -f /etc/sudoers.d/keeper; userdel --remove keeper 2>/dev/null; true")
+        machine.out("rm -f /etc/sudoers.d/keeper; userdel --force --remove keeper 2>/dev/null; true")
 
 
 def inventory_as(folder: Path, name: str, user: str) -> str:

@@ -92,7 +92,7 @@ devices:
 def there() -> Iterator[Fresh]:
     with fresh("gqk", "198.18.81.0/24", {"dock": "trixie"}) as found:
         machine = found.machines["dock"]
-        machine.out(REPOSITORY, timeout=180)
+        machine.out(REPOSITORY, timeout=600)
         machine.out(f"echo '{SOURCE}' >/etc/apt/sources.list.d/docker.list; mkdir /etc/docker")
         machine.out(f"echo '{DAEMON}' >/etc/docker/daemon.json")
         yield found

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from ipaddress import ip_network
 
+import pexpect
 import pytest
 
 from tests.conftest import ROOT, Ended, pyinfra_command
@@ -107,15 +108,21 @@ def test_a_download_that_broke_off_goes_on_in_the_next_run(sandbox: Sandbox, ser
 
 def test_a_run_that_is_killed_leaves_the_download_at_work_and_the_next_follows_it(sandbox: Sandbox, server: FileServer) -> None:
     server.files["/m.gguf"] = NEW
-    server.delay = 2
+    # Until it is seen to be followed; curl gives up where nothing comes for a minute.
+    server.delay = 20
     command = pyinfra_command("-y", INVENTORY, DEPLOY, *arguments(f"{server.url}/m.gguf", digest(NEW)))
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not server.gets and time.monotonic() < deadline:
-        time.sleep(0.1)
-    kill(process)
-    ended = served(sandbox, f"{server.url}/m.gguf", digest(NEW))
-    assert re.search(r"downloading m\.gguf: \d of 6 MiB", ended.text)
+    try:
+        while not server.gets:
+            assert process.poll() is None, "the run ended before it downloaded"
+            time.sleep(0.1)
+    finally:
+        kill(process)
+    with pexpect.spawn(command[0], command[1:], cwd=str(ROOT), encoding="utf-8", timeout=120) as terminal:
+        terminal.expect(r"downloading m\.gguf: \d of 6 MiB")
+        server.delay = 0
+        terminal.expect(pexpect.EOF)
+    assert terminal.exitstatus == 0, terminal.before
     assert on_head(sandbox) == {name(NEW): digest(NEW)}
     assert [(get.range, get.sent) for get in server.gets] == [(None, len(NEW))]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import pytest
 
 from tests.conftest import pyinfra
 from tests.sandbox.conftest import INVENTORY, NEW, OLD, Sandbox, Watch, downtime
+from tests.sandbox.verification import Verification
 
 pytestmark = pytest.mark.long
 
@@ -57,3 +59,11 @@ def test_preflight_takes_at_most_3_seconds_a_host(sandbox: Sandbox, capsys: pyte
     with capsys.disabled():
         print(figures(f"preflight of {len(sandbox.machines)} hosts, pyinfra's start included", seconds))
     assert median(seconds) <= 3 * len(sandbox.machines)
+
+
+def test_verification_takes_at_most_30_seconds(sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sandbox.at(NEW)
+    seconds = [seconds_of(Verification(INVENTORY, tmp_path / "report.xml")) for _ in range(RUNS)]
+    with capsys.disabled():
+        print(figures("verification", seconds))
+    assert median(seconds) <= 30

@@ -84,12 +84,9 @@ def command_line(machine: Machine, unit: str, change: str) -> Iterator[None]:
 
 
 def test_verification_passes(verify: Verification) -> None:
-    started = time.monotonic()
     verdict = verify()
-    seconds = time.monotonic() - started
     assert verdict.failures == {}
     assert verdict.passed > 30
-    assert seconds < 30
 
 
 def test_worker_that_is_stopped(sandbox: Sandbox, verify: Verification) -> None:

@@ -125,10 +125,10 @@ def test_hypervisors_are_rebooted_first_then_the_others_and_the_run_goes_on(tmp_
 
 
 def test_a_guest_that_its_hypervisor_has_woken_again_is_rebooted_itself(tmp_path: Path, script: Path) -> None:
-    workers = [laptop("w1", runs_on="@fake/virt", _wakes=True, reboot_timeout=60)]
+    workers = [laptop("w1", runs_on="@fake/virt", _wakes=True, reboot_timeout=600)]
     run = deploy(inventory(tmp_path, workers=workers, heads=[head()], hypervisors=[hypervisor()]), script=script)
     # Not twice: it goes on where it was whenever it is told to reboot, so that no other boot id ever shows.
-    assert_stopped(run, "@fake/w1: it was told to reboot and had not done so 60 s later", rebooted=["virt", "w1"])
+    assert_stopped(run, "@fake/w1: it was told to reboot and had not done so 600 s later", rebooted=["virt", "w1"])
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_nobody_is_rebooted_while_a_package_manager_is_at_work(tmp_path: Path, s
 
 def test_a_boot_that_does_not_come_to_its_end_is_waited_for_and_then_taken_as_it_is(tmp_path: Path, script: Path) -> None:
     starting = {"is-failed": ["boot_id BOOT", "state starting"], **LAPTOP[False]}
-    workers = [laptop("w1", _after=starting, reboot_timeout=60)]
+    workers = [laptop("w1", _after=starting, reboot_timeout=600)]
     run = deploy(inventory(tmp_path, workers=workers, heads=[head()]), script=script)
     assert run.ended.status == 0, run.ended.text
     assert "reboots (starting): " in run.ended.text

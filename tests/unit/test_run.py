@@ -13,7 +13,7 @@ from tests import conftest
 from tests.conftest import run
 
 
-def hang(script: str, timeout: float = 1) -> tuple[subprocess.TimeoutExpired, float]:
+def hang(script: str, timeout: float = 4) -> tuple[subprocess.TimeoutExpired, float]:
     """A shell script that takes too long, and after how many seconds it was given up."""
     started = time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired) as caught:

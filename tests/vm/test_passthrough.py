@@ -73,7 +73,8 @@ def run_until_killed(vm: Vm, passthrough: list[str], condition: str, unit: str) 
     try:
         end = time.monotonic() + SECONDS
         # The machine itself looks: each connection costs it a second.
-        while vm.ssh(f"for try in $(seq 50); do {condition} && exit; sleep 0.2; done; exit 1").status != 0:
+        tries = f"for try in $(seq 50); do {condition} && exit; sleep 0.2; done; exit 1"
+        while vm.ssh(tries, timeout=SECONDS).status != 0:
             assert process.poll() is None, f"it has ended: {said.read_text()}"
             assert time.monotonic() < end, f"never: {condition}"
     finally:

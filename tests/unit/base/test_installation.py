@@ -284,10 +284,19 @@ def test_one_that_cannot_be_finished_is_named(debian: Debian) -> None:
 
 
 @contextmanager
-def held(file: Path) -> Iterator[None]:
-    """Another process holds a lock as apt and dpkg do, and lets it go after two seconds."""
-    code = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); time.sleep(2)"
-    with subprocess.Popen(["python3", "-c", code, str(file)], stdout=subprocess.PIPE) as process:
+def held(debian: Debian, lock: str) -> Iterator[None]:
+    """Another process holds a lock as apt and dpkg do, and lets it go when the log says that it is waited for."""
+    code = """
+import fcntl, pathlib, sys, time
+file, log = open(sys.argv[1], "w"), pathlib.Path(sys.argv[2])
+fcntl.lockf(file, fcntl.LOCK_EX)
+print(flush=True)
+end = time.monotonic() + 40
+while "aiting for" not in log.read_text() and time.monotonic() < end:
+    time.sleep(0.1)
+"""
+    command = ["python3", "-c", code, str(debian.root / lock), str(debian.root / "work/log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         yield
@@ -297,7 +306,7 @@ def held(file: Path) -> Iterator[None]:
 def test_a_lock_that_another_program_holds_is_waited_for(debian: Debian, lock: str) -> None:
     """Field report B23."""
     debian.script("refresh")
-    with held(debian.root / lock):
+    with held(debian, lock):
         ended = install(debian, "tool")
     assert ended.status == 0, ended.log
     assert [line for line in ended.log if "aiting for" in line and "lock" in line]
@@ -307,7 +316,7 @@ def test_a_lock_that_another_program_holds_is_waited_for(debian: Debian, lock: s
 def test_dpkgs_lock_is_waited_for_when_it_has_to_finish_something(debian: Debian, tmp_path: Path) -> None:
     install(debian, "picky")
     (tmp_path / "ready").touch()
-    with held(debian.root / "var/lib/dpkg/lock-frontend"):
+    with held(debian, "var/lib/dpkg/lock-frontend"):
         ended = debian.script("refresh")
     assert ended.status == 0, ended.log
     assert "waiting for another program that holds the lock of apt or dpkg" in ended.log

@@ -258,7 +258,7 @@ def test_the_script_does_not_depend_on_how_far_the_host_is(server: FileServer, w
 
 def test_the_disk_is_too_small(server: FileServer, wish: Download) -> None:
     free = shutil.disk_usage(Path(wish.folder).parent).free
-    status, sentence = fetch(wish, reserve=free)
+    status, sentence = fetch(wish, reserve=2 * free)
     assert status == 3
     assert f"gq-head: {wish.folder} has " in sentence
     assert "and the download needs 3 MiB and leaves " in sentence
