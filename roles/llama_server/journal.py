@@ -6,21 +6,20 @@ import re
 from collections.abc import Sequence
 
 from roles.base.sight import telling
-from roles.cluster.banner import Device
 
 _UNREACHABLE = re.compile(r"(?:Failed to connect to|no worker answers at) (\S+)")
 _MISMATCH = re.compile(r"RPC server version mismatch: (\S+)")
-# COM_TRC of common_params_print_info (common/common.cpp), before it the time since the start.
-_DEVICE = re.compile(r"  - (\w+) *: (.*) \([0-9]+ MiB, [0-9]+ MiB free\)$")
+# ggml_cuda_init, also of ROCm, and ggml_sycl_init, the same from e3a74b2 to 0c1e570; the devices it lists at a higher verbosity.
+_WITHOUT_GPU = re.compile(r"ggml_cuda_init: failed to initialize|SYCL: failed to initialize")
 _CRASHED = "Remote RPC server crashed or returned malformed response"
 
 
-def devices(lines: Sequence[str]) -> tuple[Device, ...]:
-    """The devices that it has found: its own, such as ``CUDA0`` and ``CPU``, and its workers', such as ``RPC0``.
+def without_gpu(lines: Sequence[str]) -> str:
+    """What it says of GPUs of its own that it cannot use, which is no error to it; empty where it says nothing, as with Vulkan.
 
     :param lines: the journal of one start
     """
-    return tuple(Device(found[1], found[2]) for line in lines if (found := _DEVICE.search(line.rstrip())))
+    return next((line.strip() for line in lines if _WITHOUT_GPU.search(line)), "")
 
 
 def diagnosis(lines: Sequence[str], endpoints: Sequence[str]) -> str:

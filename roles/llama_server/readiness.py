@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from roles.base.remote import HostError, run, say
-from roles.base.sight import Sight, telling
+from roles.base.sight import Sight
 from roles.base.watch import Watch
-from roles.cluster.banner import listed
+from roles.cluster.backend import CPU
 from roles.cluster.state import LLAMA_SERVER, Unit
 from roles.llama_server import completion
-from roles.llama_server.journal import devices, diagnosis
+from roles.llama_server.journal import diagnosis, without_gpu
 from roles.llama_server.settings import Settings
 
 JOURNAL = 1000
@@ -45,13 +44,11 @@ def answers(state: State, host: Host, unit: Unit, settings: Settings) -> float:
 
 
 def _computes(unit: Unit, journal: Sequence[str]) -> None:
-    """A GPU of its own that cannot be used is no error to it, and a worker's answers look alike."""
-    found = devices(journal)
-    if found and unit.backend and unit.backend not in {device.backend for device in found}:
-        why = telling(list(takewhile(lambda line: not devices([line]), journal)))
+    said = without_gpu(journal)
+    if said and unit.backend not in ("", CPU):
         raise HostError(
-            f"{LLAMA_SERVER} finds {listed(found)}, and no device of the backend {unit.backend} that is planned for it"
-            f' (before that its journal says "{why}"): see to the driver there, or correct `backend`.'
+            f'{LLAMA_SERVER} computes without the GPUs of its own that are planned for it (its journal says "{said}"): see to'
+            " the driver there, or correct `backend`."
         )
 
 

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from roles.base.download import Download
 from roles.base.machine import Identity
-from roles.cluster.banner import Device
 from roles.cluster.options import Profile
 from roles.cluster.plan import HostPlan
 from roles.cluster.state import RPC_SERVER, mark_of
@@ -26,7 +25,7 @@ from roles.llama_cpp.container import Program
 from roles.llama_cpp.container import devices as planned_devices
 from roles.llama_cpp.flags import arguments
 from roles.llama_server.completion import Completion, command, parse
-from roles.llama_server.journal import devices, diagnosis
+from roles.llama_server.journal import diagnosis, without_gpu
 from roles.llama_server.settings import Settings
 from roles.llama_server.unit import WAIT_FOR_WORKERS, WAITING, options, render, unit
 from tests.unit.cluster.examples import CPU
@@ -140,23 +139,13 @@ def test_a_head_has_the_gpus_that_nobody_lends_it(change: dict[str, Any], progra
     assert unit(plan, settings(), program, MODEL).backend == plan.compute.backend
 
 
-DEVICES = """\
-0.00.001.179 E ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected
-0.00.004.579 I device_info:
-0.00.004.592 I   - CPU     : AMD EPYC (24105 MiB, 24105 MiB free)
-0.00.005.311 I   - RPC0    : 198.18.77.11:50052 (24105 MiB, 24105 MiB free)
-0.00.005.781 I   - CUDA10  : NVIDIA GeForce RTX 4080 (Mobile) (12282 MiB, 9012 MiB free)
-0.00.005.878 I system_info: n_threads = 2 (n_threads_batch = 2) / 2 | CPU : SSE3 = 1 | SSSE3 = 1
-"""
+NO_GPU = "0.00.001.179 E ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"
 
 
-def test_the_devices_that_a_head_has_found() -> None:
-    assert devices(DEVICES.splitlines()) == (
-        Device("CPU", "AMD EPYC"),
-        Device("RPC0", "198.18.77.11:50052"),
-        Device("CUDA10", "NVIDIA GeForce RTX 4080 (Mobile)"),
-    )
-    assert devices(["nothing of it"]) == ()
+@pytest.mark.parametrize("line", [NO_GPU, NO_GPU.replace("CUDA", "ROCm"), "SYCL: failed to initialize: ggml_sycl_init"])
+def test_what_a_head_says_of_gpus_that_it_cannot_use(line: str) -> None:
+    assert without_gpu(["0.00.027.222 I srv  llama_server: initializing ...", f"{line}\n", "failed to do something else"]) == line
+    assert without_gpu(["failed to do something else"]) == ""
 
 
 def test_the_prompt_cache_is_off_with_workers_alone() -> None:

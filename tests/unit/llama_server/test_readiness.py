@@ -16,7 +16,7 @@ from roles.cluster.state import Unit
 from roles.llama_server import Settings, answers, readiness
 from roles.rpc_server import listening
 from roles.rpc_server import readiness as worker_readiness
-from tests.unit.llama_server.test_llama_server import DEVICES, ENDPOINTS
+from tests.unit.llama_server.test_llama_server import ENDPOINTS, NO_GPU
 
 HEAD = Unit("", "198.18.77.10:8080", ENDPOINTS)
 WORKER = Unit("", "198.18.77.11:50052", ("198.18.77.11:50052",), "cuda")
@@ -113,17 +113,17 @@ def test_a_wrong_answer(on: Use) -> None:
         start()
 
 
-def test_a_head_whose_own_gpu_cannot_be_used(on: Use, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "HEAD", replace(HEAD, backend="cuda"))
-    journal = DEVICES.splitlines()
-    fine = {"sights": [sight(*UP)], "health": [["200"]], "completions": [[PARIS, "200", "1.0"]]}
-    on(Host(**fine, journal=[journal]))
-    assert start() == 1.0
-    on(Host(**fine, journal=[[line for line in journal if "CUDA10" not in line] + ["srv: failed to do what does not matter"]]))
+@pytest.mark.parametrize("backend", ["cuda", "", "cpu"])
+def test_a_head_whose_own_gpu_cannot_be_used(on: Use, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """Where its worker lends it the GPUs, it is not to see them."""
+    monkeypatch.setattr(sys.modules[__name__], "HEAD", replace(HEAD, backend=backend))
+    on(Host(sights=[sight(*UP)], health=[["200"]], completions=[[PARIS, "200", "1.0"]], journal=[["loads", NO_GPU, "loaded"]]))
+    if backend != "cuda":
+        assert start() == 1.0
+        return
     expected = (
-        "llama-server.service finds CPU (AMD EPYC), RPC0 (198.18.77.11:50052), and no device of the backend cuda that is planned"
-        ' for it (before that its journal says "0.00.001.179 E ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device'
-        ' is detected"): see to the driver there, or correct `backend`.'
+        "llama-server.service computes without the GPUs of its own that are planned for it (its journal says"
+        f' "{NO_GPU}"): see to the driver there, or correct `backend`.'
     )
     with pytest.raises(HostError) as caught:
         start()
