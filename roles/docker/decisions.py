@@ -342,10 +342,15 @@ def ready(seen: Seen, ours: bool) -> bool:
 
     :param ours: containers of ours are to have it, which ask by CDI alone
     """
+    if not ours and "nvidia" in (seen.info.get("Runtimes") or {}):
+        return True
+    return not seen.incomplete and _finds_gpus(seen)
+
+
+def _finds_gpus(seen: Seen) -> bool:
+    """Whether Docker knows of GPUs by CDI."""
     devices = seen.info.get("DiscoveredDevices") or []
     if any(device.get("Source") == "cdi" and str(device.get("ID")).startswith(f"{GPU}=") for device in devices):
-        return True
-    if not ours and "nvidia" in (seen.info.get("Runtimes") or {}):
         return True
     # Those before it use CDI and do not list the devices.
     lists = version(str(seen.info.get("ServerVersion", ""))) >= CDI_BY_DEFAULT
@@ -361,6 +366,11 @@ def unready(seen: Seen, ours: bool) -> str:
         return (
             f"Docker cannot give a container a GPU: it does not use CDI{neither}; let {FILE} say features.cdi = true, or see"
             " journalctl -u docker there, and run again."
+        )
+    if _finds_gpus(seen):
+        return (
+            f"Docker gives a container GPUs without /dev/nvidia-uvm, and CUDA cannot compute there: {seen.incomplete} does not"
+            f" name it, though it is there; run nvidia-ctk cdi generate --output={seen.incomplete} there, and run again."
         )
     if version(seen.packages.get(BASE, "")) < REFRESHES:
         way = (

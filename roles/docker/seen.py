@@ -21,6 +21,17 @@ TOOLKIT = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvid
 PIN = f"{PREFERENCES}/gpuquilt-nvidia-container-toolkit"
 """Where we keep the toolkit at its version; where it is not, a toolkit that is there is not by us."""
 
+# Of what two describe, Docker takes the one of the folder that it reads last. Source: pkg/cdi/spec-dirs.go of
+# github.com/cncf-tags/container-device-interface.
+SPECIFICATIONS = r"""all=
+for file in /etc/cdi/*.json /etc/cdi/*.yaml /run/cdi/*.json /run/cdi/*.yaml; do
+    grep -qE 'kind.?:[[:space:]]*.?nvidia\.com/gpu' "$file" || continue
+    echo "cdi $file"
+    grep -qE 'name.?:[[:space:]]*.?all([^[:alnum:]_-]|$)' "$file" && all=$file
+done
+[ -c /dev/nvidia-uvm ] && [ -n "$all" ] && ! grep -qE '/dev/nvidia-uvm([^-]|$)' "$all" && echo "incomplete $all"
+"""
+
 # The daemon is asked only where it runs: a question to its socket would start it.
 COMMAND = rf"""
 exec 2>/dev/null
@@ -50,7 +61,7 @@ sed 's/^/pin /' {PIN}
 [ -e /var/lib/docker/swarm/docker-state.json ] && echo swarm
 [ -x {CLIENT} ] && echo client
 [ -e /proc/driver/nvidia/version ] && echo driver
-grep -ls 'nvidia\.com/gpu' /etc/cdi/* /run/cdi/* | sed 's/^/cdi /'
+{SPECIFICATIONS}
 if systemctl is-active --quiet docker.service; then
     timeout {SECONDS} docker info --format 'info {{{{json .}}}}'
     running=$(timeout {SECONDS} docker ps --quiet --no-trunc)
@@ -98,6 +109,7 @@ class Seen:
     :param client: the program is where units of ours start it from
     :param driver: NVIDIA's driver is loaded
     :param specifications: the CDI specifications of NVIDIA's GPUs that are there
+    :param incomplete: the one of them by which a container gets all GPUs, if it lacks /dev/nvidia-uvm, which is there; else empty
     :param info: what the daemon says of itself; empty where it does not answer
     """
 
@@ -118,6 +130,7 @@ class Seen:
     client: bool = False
     driver: bool = False
     specifications: tuple[str, ...] = ()
+    incomplete: str = ""
     info: Mapping[str, Any] = field(default_factory=dict)
     containers: tuple[Container, ...] = ()
 
@@ -173,6 +186,7 @@ def parse(lines: Sequence[str]) -> Seen:
         client="client" in found,
         driver="driver" in found,
         specifications=tuple(found.get("cdi", [])),
+        incomplete=first("incomplete"),
         info=info,
         containers=tuple(_containers(found.get("container", []), found.get("allow", []))),
     )

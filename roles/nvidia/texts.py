@@ -20,6 +20,9 @@ FORGOTTEN = f"{MODPROBE}.removed"
 FILES = (PINS, UNATTENDED, MODPROBE, UNIT_FILE)
 
 PERSISTENCE = "nvidia-persistenced.service"
+BEFORE = ("nvidia-cdi-refresh.service", "docker.service", RPC_SERVER, LLAMA_SERVER)
+"""What must find the device files. The first is of NVIDIA's container toolkit, and describes to Docker those that are there; one
+that came later would be in no container (github.com/NVIDIA/nvidia-container-toolkit/pull/1979)."""
 
 
 def texts(driver: Driver) -> dict[str, str]:
@@ -28,7 +31,7 @@ def texts(driver: Driver) -> dict[str, str]:
         PINS: pins(driver),
         UNATTENDED: render("nvidia/unattended.conf"),
         MODPROBE: render("nvidia/modprobe.conf"),
-        UNIT_FILE: render(f"systemd/{UNIT}.j2", before=f"docker.service {RPC_SERVER} {LLAMA_SERVER}", after=PERSISTENCE),
+        UNIT_FILE: render(f"systemd/{UNIT}.j2", before=" ".join(BEFORE), after=PERSISTENCE),
     }
 
 

@@ -6,6 +6,7 @@ Docker's own repository is played by one on the machine itself, whose packages a
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,7 +86,16 @@ kind: nvidia.com/gpu
 devices:
 - name: "0"
   containerEdits: {deviceNodes: [{path: /dev/nvidia0, hostPath: /dev/like-nvidia}]}
+containerEdits:
+  hooks: [{hookName: createContainer, path: /usr/local/bin/update-ldcache}]
 """
+HOOK = r"""#!/bin/sh
+bundle=$(sed -n 's/.*"bundle":"\([^"]*\)".*/\1/p')
+root=$(sed -n 's/.*"root":{"path":"\([^"]*\)".*/\1/p' "$bundle/config.json")
+mkdir -p "$root/opt/driver" && cp -L "$root"/usr/lib/*/libz.so.1 "$root/opt/driver" &&
+echo /opt/driver >"$root/etc/ld.so.conf.d/00-driver.conf" && ldconfig -r "$root"
+"""
+"""As NVIDIA's hooks do: it puts a library into the container, and into the cache of its linker."""
 
 
 @pytest.fixture(scope="module")
@@ -174,15 +184,22 @@ def test_a_second_run_changes_nothing(there: Fresh, machine: Machine, tmp_path: 
 
 
 def test_systemd_knows_of_a_gpu_that_came_by_cdi(there: Fresh, machine: Machine, tmp_path: Path) -> None:
-    """A device like NVIDIA's, because there is none here; the container's unit is what a daemon-reload goes by."""
+    """A device like NVIDIA's, because there is none here; the container's unit is what a daemon-reload goes by.
+
+    The container cannot write to its own files, like ours.
+    """
     deploy(there, tmp_path, docker_options={"features": {"cdi": True}})
     machine.out(f"mknod /dev/like-nvidia c 195 0; mkdir -p /etc/cdi; echo '{SPECIFICATION}' >/etc/cdi/nvidia.yaml")
-    machine.out(f"docker run --detach --stop-timeout 1 --name has-gpu --device nvidia.com/gpu=0 gpuquilt/test:1 {LOOP}")
+    machine.out(f"printf %s {shlex.quote(HOOK)} >/usr/local/bin/update-ldcache; chmod 755 /usr/local/bin/update-ldcache")
+    options = "--read-only --stop-timeout 1 --name has-gpu --device nvidia.com/gpu=0"
+    machine.out(f"docker run --detach {options} gpuquilt/test:1 {LOOP}")
     found = seen.parse(machine.out(seen.COMMAND).splitlines())
     (has_gpu,) = [container for container in found.containers if container.gpu]
     assert has_gpu.name == "has-gpu"
     assert "/dev/char/195:0 rwm" in has_gpu.allowed
     assert exposed(found.containers) == []
+    assert "=> /opt/driver/libz.so.1" in machine.out("docker exec has-gpu /sbin/ldconfig -p")
+    assert machine.ssh("docker exec has-gpu touch /etc/written").status != 0
 
 
 def test_it_is_taken_back_and_the_owners_things_stay(there: Fresh, machine: Machine, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ The tests follow one another: the order is that of a user's weeks with such a cl
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.conftest import ROOT, Ended, run
+from tests.conftest import ROOT, Ended, pyinfra, run
 from tests.sandbox.conftest import NEW, OLD, Cluster, Machine, changes, machines_of, need_root
 from tests.sandbox.verification import Verification
 
@@ -58,6 +59,27 @@ class Mixed(Cluster):
             except requests.RequestException:
                 assert time.monotonic() < deadline, self.head.out("journalctl -u llama-server -n 30 --no-pager")
                 time.sleep(0.5)
+
+    def reboot(self) -> None:
+        """The machine with the container boots anew: it ends, and the sandbox starts the machine that does not run."""
+        self.docker.ssh("systemctl reboot")
+        deadline = time.monotonic() + 60
+        while run("pgrep", "--full", f"^systemd-nspawn .*--machine={self.docker.name} ").status == 0:
+            assert time.monotonic() < deadline, f"{self.docker.name} does not end"
+            time.sleep(0.5)
+        there = json.loads((STATE / "machines.json").read_text())
+        machines = [
+            {
+                "name": machine["name"].removeprefix(f"{there['prefix']}-"),
+                "suite": machine["suite"],
+                "octet": int(machine["address"].rpartition(".")[2]),
+            }
+            for machine in there["machines"]
+        ]
+        settings = {"prefix": there["prefix"], "subnet": there["subnet"], "state": STATE, "machines": json.dumps(machines)}
+        data = [word for key, value in settings.items() for word in ("--data", f"sandbox_{key}={value}")]
+        started = pyinfra("-y", "@local", "deploys/sandbox.py", *data)
+        assert started.status == 0, started.text
 
     def releases(self) -> dict[str, str]:
         """Host → its releases, as files that were written once, and its images."""
@@ -208,6 +230,38 @@ def test_the_cluster_comes_back_by_itself(fault: str, mixed: Mixed) -> None:
     mixed.comes_back()
     assert mixed.docker.out("docker ps --all --format '{{.Names}}'") == CONTAINER
     assert mixed.docker.shows("rpc-server", "InvocationID") != before
+
+
+REFRESH = "nvidia-cdi-refresh.service"
+STUB = """\
+[Unit]
+Description=As NVIDIA's container toolkit 1.19.0 orders it
+After=multi-user.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/true
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def test_the_cluster_comes_back_by_itself_after_a_boot(mixed: Mixed) -> None:
+    """Also where NVIDIA's service is ordered after all others: github.com/NVIDIA/nvidia-container-toolkit/issues/1735."""
+    file = f"/etc/systemd/system/{REFRESH}"
+    mixed.docker.out(f"printf %s {shlex.quote(STUB)} >{file} && systemctl enable --quiet {REFRESH}")
+    boot = mixed.docker.out("cat /proc/sys/kernel/random/boot_id")
+    try:
+        # Of one at a boot the journal of such a machine says nothing.
+        assert "cycle" not in mixed.docker.ssh("systemd-analyze verify --man=no multi-user.target").text
+        mixed.reboot()
+        assert mixed.docker.out("cat /proc/sys/kernel/random/boot_id") != boot
+        mixed.comes_back()
+        assert mixed.docker.out("docker ps --all --format '{{.Names}}'") == CONTAINER
+        mixed.docker.ssh("systemctl is-system-running --wait")
+        assert mixed.docker.shows(REFRESH, "ActiveState") == {"ActiveState": "active"}
+    finally:
+        mixed.docker.out(f"systemctl disable --quiet {REFRESH}; rm {file}; systemctl daemon-reload")
 
 
 def test_a_worker_that_fell_back_to_its_processors_is_found_by_the_next_run(mixed: Mixed) -> None:

@@ -143,6 +143,25 @@ def test_b14_before_28_2_the_devices_are_not_listed() -> None:
     assert not ready(shown("cdi /run/cdi/nvidia.yaml", info=NEW), ours=True)
 
 
+# The specification was written before the device was there: github.com/NVIDIA/nvidia-container-toolkit/pull/1979.
+INCOMPLETE = ("driver", "cdi /run/cdi/nvidia.yaml", "incomplete /run/cdi/nvidia.yaml")
+
+
+def test_b14_gpus_without_the_device_that_cuda_computes_with() -> None:
+    there = shown(*INCOMPLETE, "package nvidia-container-toolkit-base 1.19.0-1 installed", info=BY_CDI_ALONE)
+    assert not ready(there, ours=True) and not ready(there, ours=False)
+    assert unready(there, ours=True) == (
+        "Docker gives a container GPUs without /dev/nvidia-uvm, and CUDA cannot compute there: /run/cdi/nvidia.yaml does not name"
+        " it, though it is there; run nvidia-ctk cdi generate --output=/run/cdi/nvidia.yaml there, and run again."
+    )
+    before_28_2 = shown(*INCOMPLETE, info={**INFO, "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]})
+    assert not ready(before_28_2, ours=True) and "does not name it" in unready(before_28_2, ours=True)
+    # Those of others may come by NVIDIA's runtime, whatever the specification says.
+    assert ready(shown(*INCOMPLETE, info={**BY_CDI_ALONE, "Runtimes": BY_RUNTIME["Runtimes"]}), ours=False)
+    # Without CDI it is not what is wrong.
+    assert "does not use CDI" in unready(shown(*INCOMPLETE), ours=True)
+
+
 @pytest.mark.parametrize(
     ("info", "sentence"),
     [

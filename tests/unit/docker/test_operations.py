@@ -145,6 +145,12 @@ def test_gpus_are_asked_for_once_their_driver_is_loaded() -> None:
     assert "Docker cannot give a container a GPU" in failure
 
 
+def test_gpus_without_all_of_their_devices_are_described_anew() -> None:
+    refresh, failure = commands(operations.gives_gpus, shown("driver", "incomplete /etc/cdi/a.json", info=READY), ours=True)
+    assert "systemctl restart nvidia-cdi-refresh.service" in refresh
+    assert "run nvidia-ctk cdi generate --output=/etc/cdi/a.json there" in failure
+
+
 def test_what_is_taken_back() -> None:
     there = toolkit("1.19.0-1", *pinned("1.19.0"))
     assert commands(operations.toolkit_removed, there) == ["rm /etc/apt/preferences.d/gpuquilt-nvidia-container-toolkit"]
@@ -185,6 +191,51 @@ def test_every_script_is_one_that_a_shell_understands(name: str) -> None:
 
 def test_the_look_is_one_that_a_shell_understands() -> None:
     assert subprocess.run(["sh", "-n"], input=seen.COMMAND, text=True, check=False).returncode == 0
+
+
+YAML = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: all\n  containerEdits:\n    deviceNodes:\n"
+JSON = '{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"all","containerEdits":{"deviceNodes":['
+INDENTED = '{\n "kind": "nvidia.com/gpu",\n "devices": [\n  {\n   "name": "all"\n  }\n ]\n}\n'
+TOOLS = "    - path: /dev/nvidia-uvm-tools\n"
+UVM = TOOLS + "    - path: /dev/nvidia-uvm\n"
+OTHER = "kind: k8s.nvidia.com/gpu\ndevices:\n- name: all\n"
+ONE = YAML.replace("all", '"all-but-one"')
+"""Specifications: of all GPUs, in three ways of writing; what names devices; of no GPU of ours; of some GPUs."""
+
+
+@pytest.mark.parametrize(
+    ("files", "found", "incomplete"),
+    [
+        ({}, [], ""),
+        ({"run/nvidia.yaml": YAML + UVM}, ["run/nvidia.yaml"], ""),
+        ({"run/nvidia.yaml": YAML + TOOLS}, ["run/nvidia.yaml"], "run/nvidia.yaml"),
+        ({"etc/a.json": JSON + '{"path":"/dev/nvidia-uvm"}]}}]}'}, ["etc/a.json"], ""),
+        ({"etc/a.json": JSON + '{"path":"/dev/nvidia-uvm-tools"}]}}]}'}, ["etc/a.json"], "etc/a.json"),
+        ({"etc/a.json": INDENTED}, ["etc/a.json"], "etc/a.json"),
+        # What /run holds is what counts.
+        ({"etc/a.json": JSON, "run/nvidia.yaml": YAML + UVM}, ["etc/a.json", "run/nvidia.yaml"], ""),
+        ({"etc/a.yaml": YAML + UVM, "run/nvidia.yaml": YAML}, ["etc/a.yaml", "run/nvidia.yaml"], "run/nvidia.yaml"),
+        # Nobody asks for what these describe, and Docker does not read the last.
+        ({"run/k8s.yaml": OTHER, "run/one.yaml": ONE, "run/nvidia.yaml.bak": YAML}, ["run/one.yaml"], ""),
+    ],
+)
+def test_a_specification_that_lacks_a_device_is_found(
+    tmp_path: Path, files: dict[str, str], found: list[str], incomplete: str
+) -> None:
+    for folder in ("etc", "run"):
+        (tmp_path / folder).mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    def look(device: str) -> Seen:
+        script = seen.SPECIFICATIONS.replace("-c /dev/nvidia-uvm", f"-c {device}")
+        for folder in ("etc", "run"):
+            script = script.replace(f"/{folder}/cdi", str(tmp_path / folder))
+        shows = subprocess.run(["sh"], input=script, capture_output=True, text=True, check=False).stdout
+        return seen.parse(shows.replace(f"{tmp_path}/", "").splitlines())
+
+    assert look("/dev/null") == Seen(specifications=tuple(found), incomplete=incomplete)
+    assert look("/dev/none") == Seen(specifications=tuple(found)), "the host has no such device"
 
 
 def test_a_file_that_docker_refuses_is_not_put_in_place(tmp_path: Path) -> None:
