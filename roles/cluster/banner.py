@@ -9,6 +9,9 @@ from dataclasses import dataclass
 # printf of ggml_backend_rpc_start_server (ggml/src/ggml-rpc/ggml-rpc.cpp), the same from e3a74b2 to 0c1e570.
 _DEVICE = re.compile(r"\s*([A-Za-z_]+[0-9]*): (.*) \([0-9]+ MiB, [0-9]+ MiB free\)\s*")
 
+END = "transport "
+"""Beginning of the line after the last device."""
+
 _BACKENDS = {"rocm": "hip"}
 """Beginning of a device's name → backend, where they differ."""
 
@@ -35,7 +38,7 @@ class Device:
 
 
 def devices(lines: Sequence[str]) -> tuple[Device, ...]:
-    """The devices that it serves; empty until it has named them.
+    """The devices that it serves; empty until it has named all of them, between which it may take its time.
 
     :param lines: its output, or the journal of its last start
     """
@@ -43,6 +46,8 @@ def devices(lines: Sequence[str]) -> tuple[Device, ...]:
     if "Devices:" not in said:
         return ()
     after = len(said) - said[::-1].index("Devices:")
+    if not any(line.startswith(END) for line in said[after:]):
+        return ()
     return tuple(Device(found[1], found[2]) for line in said[after:] if (found := _DEVICE.fullmatch(line)))
 
 

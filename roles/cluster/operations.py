@@ -22,7 +22,7 @@ from roles.cluster.facts import SeenFact
 from roles.cluster.look import current_switch
 from roles.cluster.seen import BEFORE, VERIFIED
 from roles.cluster.state import CURRENT, LLAMA_SERVER, RELEASES, RPC_SERVER, HostState, Service, Unit, generation
-from roles.cluster.switch import Switch, fits
+from roles.cluster.switch import Switch, fits, other_gpus
 
 Ready = Mapping[str, Callable[[State, Host, Unit], float | None]]
 """Unit name → what waits until that unit serves, and raises `HostError` with the reason when it does not.
@@ -72,6 +72,8 @@ def want_before() -> Commands:
             f"{host.name}: it had other endpoints, or was not what it is now, before the last switch; nothing was changed:"
             " make the inventory what it was then, or go back with deploys/cluster.py and the older commit."
         )
+    elif other := other_gpus(switch.plan.hosts[host.name], before):
+        yield fails(f"{host.name}: {other}; nothing was changed: go back with deploys/cluster.py and the older commit.")
     else:
         switch.wanted[host.name] = before
         host.noop("looked at what runs")

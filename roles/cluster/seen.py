@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from roles.base.units import main_pid
-from roles.cluster.banner import devices
+from roles.cluster.banner import END, devices
 from roles.cluster.state import CURRENT, LLAMA_SERVER, MARK, RPC_SERVER, UNITS, HostState, Seen, Service
 
 VERIFIED = "/var/lib/gpuquilt/verified.json"
@@ -31,7 +31,7 @@ for unit in {" ".join(UNITS)}; do
     if [ "$unit" = {RPC_SERVER} ]; then
         start=$(systemctl show "$unit" --property=InvocationID --value)
         journalctl --quiet --output=cat _SYSTEMD_INVOCATION_ID="$start" | head -n {LINES} |
-            grep -e '^Devices:' -e 'MiB free)' | sed 's/^/served /'
+            grep -e '^Devices:' -e 'MiB free)' -e '^ *{END}' | sed 's/^/served /'
     fi
     [ "$unit" = {LLAMA_SERVER} ] && ss -Htnp | awk -v pid="pid=$pid," 'index($0, pid) {{print "connection " $1 " " $5}}'
 done

@@ -176,6 +176,12 @@ def foreign_units(plan: HostPlan, seen: Seen) -> list[str]:
     ]
 
 
+def other_gpus(plan: HostPlan, before: HostState) -> str:
+    """How the GPUs of a host differ from those that its worker lent then, which its unit may name; empty where they do not."""
+    lent = max((unit.gpus for unit in before.units.values()), default=0)
+    return "" if lent in (0, plan.gpus) else f"its worker lent {lent} GPUs before the last switch, and {plan.gpus} are there now"
+
+
 def fits(plan: HostPlan, before: HostState) -> bool:
     """Whether a host can go back to a state while the inventory, and with it the firewall, stays as it is."""
     return planned_units(plan) == {name: unit.endpoints for name, unit in before.units.items()}

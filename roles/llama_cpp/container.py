@@ -43,8 +43,12 @@ def program(manifest: Manifest, target: str, user: Identity | None) -> Program |
 
 
 def devices(unit: str, plan: HostPlan) -> tuple[str, ...]:
-    """What the container of a unit gets of its host's devices, as `docker run --device` names it."""
-    return () if unit == LLAMA_SERVER and plan.lends_to_itself else plan.devices
+    """What the container of a unit gets of its host's devices, as `docker run --device` names it.
+
+    CUDA's programs do not start without the driver's library, which comes with the GPU: a head hides that by a variable.
+    """
+    hidden = unit == LLAMA_SERVER and plan.lends_to_itself and plan.compute.backend != "cuda"
+    return () if hidden else plan.devices
 
 
 def command_line(
@@ -81,20 +85,13 @@ def _limits(unit: str, plan: HostPlan, user: Identity) -> list[str]:
     words = ["--network", "host", "--userns", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
     words += ["--user", f"{user.user}:{user.group}"]
     words += [word for group in user.groups for word in ("--group-add", str(group))]
-    words += _devices(unit, plan)
+    words += [word for device in devices(unit, plan) for word in ("--device", device)]
     # Docker fails where it may not, while systemd gives its services as much as it can.
     words += ["--ulimit", "memlock=-1"] if user.unlimited else []
     if plan.container_memory is not None:
         # Both the same: no swap beside it.
         words += ["--memory", f"{plan.container_memory}m", "--memory-swap", f"{plan.container_memory}m"]
     return words
-
-
-def _devices(unit: str, plan: HostPlan) -> list[str]:
-    given = devices(unit, plan)
-    # Where NVIDIA's runtime is the default one, its images ask it for every GPU.
-    nothing = ["--env", "NVIDIA_VISIBLE_DEVICES=void"] if plan.devices and not given else []
-    return [word for device in given for word in ("--device", device)] + nothing
 
 
 def _sees(variables: Iterable[str], files: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address
 
 from roles.base.download import Download
@@ -67,7 +67,7 @@ def render(plan: HostPlan, settings: Settings, program: Program, model: Sequence
 
     :param model: its files, in order
     """
-    environment = {**({} if plan.lends_to_itself else plan.compute.environment), **settings.environment}
+    environment = {**_environment(plan), **settings.environment}
     words = arguments(options(plan, settings, model))
     text = render_template(
         f"systemd/{LLAMA_SERVER}.j2",
@@ -75,11 +75,18 @@ def render(plan: HostPlan, settings: Settings, program: Program, model: Sequence
         hashes=[file.sha256 for file in model],
         environment=environment,
         container=container(LLAMA_SERVER) if program.image else "",
-        private_devices=plan.lends_to_itself,
+        private_devices=plan.lends_to_itself and plan.compute.backend != "cuda",
         wait_command=["/bin/bash", "-c", WAITING, "wait-for-workers", *plan.endpoints] if plan.endpoints else [],
         start_timeout=WAIT_FOR_WORKERS + 30,
     )
     return marked(text, plan.release)
+
+
+def _environment(plan: HostPlan) -> Mapping[str, str]:
+    """What its release needs; where its own worker lends it the GPUs, it is to see none of them itself."""
+    if not plan.lends_to_itself:
+        return plan.compute.environment
+    return {"CUDA_VISIBLE_DEVICES": "-1"} if plan.compute.backend == "cuda" else {}
 
 
 def unit(plan: HostPlan, settings: Settings, program: Program, model: Sequence[Download]) -> Unit:

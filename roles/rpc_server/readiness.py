@@ -40,14 +40,12 @@ def listening(state: State, host: Host, unit: Unit) -> None:
         if not sight.listening or not unit.backend:
             return bool(sight.listening)
         journal = watch.journal()
-        before, served = served, banner.devices(journal)
-        lack = banner.lacks(served, unit.backend, unit.gpus)
-        # What a container says takes longer than what the kernel shows of it: the list may not be complete at once.
-        if lack and served == before:
+        served = banner.devices(journal)
+        if lack := banner.lacks(served, unit.backend, unit.gpus):
             raise HostError(_too_few(lack, journal))
         if surplus := banner.exceeds(served, unit.gpus):
             raise HostError(_too_many(surplus, unit.backend))
-        return bool(served) and not lack
+        return bool(served)
 
     def doing(sight: Sight) -> str:
         if sight.listening:

@@ -14,8 +14,17 @@ from roles.rpc_server.settings import EVERY_NETWORK, Settings
 
 TARGET = "rpc-server"
 
-NUMBERING = frozenset({"CUDA_VISIBLE_DEVICES", "GGML_CUDA_DEVICES"})
-"""Variables by which CUDA's devices are others than the GPUs that are there, or more."""
+CHOICES = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "GGML_CUDA_DEVICES",
+        "GGML_VK_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ONEAPI_DEVICE_SELECTOR",
+        "ROCR_VISIBLE_DEVICES",
+    }
+)
+"""Variables by which llama.cpp's devices are others than the GPUs that are there."""
 
 LINE_BY_LINE = ("/usr/bin/stdbuf", "-oL")
 """What makes it say at once which devices it serves: it would keep that to itself until a head comes."""
@@ -37,7 +46,7 @@ def options(plan: HostPlan, settings: Settings) -> list[Option]:
         found.append(Option(("--threads", str(settings.threads)), "rpc_server_threads"))
     if settings.devices:
         found.append(Option(("--device", ",".join(settings.devices)), "rpc_server_devices"))
-    elif plan.names and not NUMBERING & settings.environment.keys():
+    elif plan.names and gpus(plan, settings):
         found.append(Option(("--device", ",".join(plan.names))))
     if settings.extra_arguments:
         found.append(Option(tuple(settings.extra_arguments), "rpc_server_extra_arguments"))
@@ -57,9 +66,14 @@ def render(plan: HostPlan, settings: Settings, program: Program) -> str:
     return marked(text, plan.release)
 
 
+def gpus(plan: HostPlan, settings: Settings) -> int:
+    """How many GPUs it must lend, no fewer and no more; 0 where the inventory chooses among them itself, or there are none."""
+    chosen = settings.devices or CHOICES & settings.environment.keys()
+    return 0 if chosen else plan.gpus
+
+
 def unit(plan: HostPlan, settings: Settings, program: Program) -> Unit:
     """What the switch is offered; the arguments are those of `render`."""
     endpoint = f"{plan.address}:{plan.rpc_port}"
     listens = f"{address(plan, settings)}:{plan.rpc_port}"
-    gpus = 0 if settings.devices else plan.gpus
-    return Unit(render(plan, settings, program), listens, (endpoint,), plan.compute.backend, gpus)
+    return Unit(render(plan, settings, program), listens, (endpoint,), plan.compute.backend, gpus(plan, settings))

@@ -359,10 +359,20 @@ def test_rolling_back_brings_every_host_to_what_it_ran_before(tmp_path: Path) ->
     assert "The endpoint answers again; downtime 3.5 s." in run.ended.text
 
 
+def with_gpus(state: HostState, gpus: int) -> HostState:
+    """The state of a worker that lent as many."""
+    return replace(state, units={RPC_SERVER: replace(state.units[RPC_SERVER], gpus=gpus)})
+
+
 @pytest.mark.parametrize(
     ("lost", "sentence"),
     [
         ({"w2": None}, "@fake/w2: there is no release before this one to go back to; nothing was changed."),
+        (
+            {"w2": with_gpus(states(OLDER)["w2"], 2)},
+            "@fake/w2: its worker lent 2 GPUs before the last switch, and 0 are there now; nothing was changed: go back with"
+            " deploys/cluster.py and the older commit.",
+        ),
         ({"w2": states("3" * 40)["w2"]}, "inventory: what the hosts would run does not belong together"),
     ],
 )

@@ -8,6 +8,7 @@ from roles.cluster import banner
 from roles.cluster.backend import CPU
 from roles.llama_server.journal import without_gpu
 from roles.rpc_server.settings import Settings as RpcServerSettings
+from roles.rpc_server.unit import gpus
 from tests.verify import reading
 from tests.verify.cluster import Service
 from tests.verify.conftest import SERVES
@@ -22,19 +23,19 @@ def test_worker_serves_the_planned_backend(worker: Service, record_property: Cal
     )
     served = ", ".join(f"{device.backend} ({device.description})" for device in devices)
     record_property(SERVES, f"{worker.subject} serves {served}")
-    asked = worker.subject.settings[RpcServerSettings].devices or ()
-    gpus = 0 if asked else worker.subject.plan.gpus
-    lack = banner.lacks(devices, planned, gpus)
+    settings = worker.subject.settings[RpcServerSettings]
+    wanted = gpus(worker.subject.plan, settings)
+    lack = banner.lacks(devices, planned, wanted)
     assert not lack, (
         f"{worker.subject}: {worker.unit} {lack}; the beginning of its journal says why. If fewer are meant, name those in"
         " rpc_server_devices."
     )
-    strange = reading.strange(devices, planned, asked)
+    strange = reading.strange(devices, planned, settings.devices or ())
     assert not strange, (
         f"{worker.subject}: {worker.unit} serves {banner.listed(strange)} where {planned} is planned: name in rpc_server_devices"
         " those that you mean."
     )
-    surplus = banner.exceeds(devices, gpus)
+    surplus = banner.exceeds(devices, wanted)
     assert not surplus, f"{worker.subject}: {worker.unit} {surplus}; name those that you mean in rpc_server_devices."
 
 

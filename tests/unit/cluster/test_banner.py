@@ -39,12 +39,15 @@ def test_it_may_serve_several_and_a_backend_may_speak_in_between() -> None:
         "  CUDA0: NVIDIA GeForce GTX 1080 Ti (11172 MiB, 11000 MiB free)",
         "ggml_cuda: something (1 of 2)",
         "  CUDA1: NVIDIA GeForce RTX 5060 Ti (16311 MiB, 16000 MiB free)",
+        "  transport      : TCP (RDMA auto-negotiate enabled)",
     ]
     assert devices(lines) == (CARD, OTHER)
+    # It makes a device ready before it names the next one.
+    assert devices(lines[:-1]) == devices(lines[:2]) == ()
 
 
 def test_a_description_may_hold_what_ends_it() -> None:
-    said = ["Devices:", "  Vulkan1: Intel(R) Arc(tm) A770 Graphics (DG2) (16032 MiB, 14428 MiB free)"]
+    said = ["Devices:", "  Vulkan1: Intel(R) Arc(tm) A770 Graphics (DG2) (16032 MiB, 14428 MiB free)", "  transport      : TCP"]
     assert devices(said) == (Device("Vulkan1", "Intel(R) Arc(tm) A770 Graphics (DG2)"),)
 
 

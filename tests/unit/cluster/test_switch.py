@@ -9,7 +9,7 @@ from roles.base.remote import Answer
 from roles.cluster import operations
 from roles.cluster.banner import Device
 from roles.cluster.state import LLAMA_SERVER, RPC_SERVER, HostState, Seen, Service, Unit
-from roles.cluster.switch import Switch, fits, foreign_units
+from roles.cluster.switch import Switch, fits, foreign_units, other_gpus
 from tests.unit.cluster.examples import NEWER, OLDER, good_plan, head, host, machine, offered, plan_of, running, wanted, worker
 
 ENDPOINTS = ("192.0.2.11:50052", "192.0.2.12:50052")
@@ -90,6 +90,19 @@ def test_a_host_can_only_go_back_to_what_fits_the_inventory(unit: str) -> None:
     assert fits(plan.hosts["laptop"], now)
     assert not fits(plan.hosts["laptop"], fewer)
     assert not fits(plan.hosts["laptop"], elsewhere)
+
+
+def test_a_host_does_not_go_back_to_gpus_that_it_has_not() -> None:
+    """The unit of then may name them, and is not rendered anew."""
+    plan = replace(PLAN.hosts["w1"], gpus=1)
+    before = OLD["w1"]
+
+    def lent(gpus: int) -> str:
+        return other_gpus(plan, replace(before, units={RPC_SERVER: replace(before.units[RPC_SERVER], gpus=gpus)}))
+
+    assert lent(2) == "its worker lent 2 GPUs before the last switch, and 1 are there now"
+    # Where nobody knows, or the inventory names them, it is tried.
+    assert lent(1) == lent(0) == other_gpus(plan, replace(before, units={})) == ""
 
 
 @pytest.mark.parametrize("unit", [RPC_SERVER, LLAMA_SERVER])

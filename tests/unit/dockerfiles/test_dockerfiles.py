@@ -358,13 +358,19 @@ def test_as_many_compilers_run_as_are_asked_for_or_there_is_memory_for(
     assert (tried.folder / "build/asked").read_text().split()[:2] == ["-j", jobs]
 
 
-@pytest.mark.parametrize(("version", "status"), [("v18.19.1", 3), ("v20.9.0", 3), ("v20.19.2", 1), ("v22.12.0", 1)])
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [
+        *(("none", 3), ("v18.19.1", 3), ("v20.9.0", 3), ("v21.7.3", 3), ("v22.9.0", 3), ("v22.11.0", 3)),
+        *(("v20.19.2", 1), ("v22.12.0", 1), ("v24.1.0", 1)),
+    ],
+)
 def test_a_web_page_without_its_node_js_is_refused_before_anything_is_compiled(
     attempt: Try, tmp_path: Path, version: str, status: int
 ) -> None:
-    (tmp_path / "stand-ins/node").write_text(f"#!/bin/sh\necho {version}\n")
+    (tmp_path / "stand-ins/node").write_text(f"#!/bin/sh\n{'exit 127' if version == 'none' else f'echo {version}'}\n")
     (tmp_path / "stand-ins/node").chmod(0o755)
     tried = attempt("web-page", configured="CMake Error: it got this far\n", CMAKE_STATUS="1")
     assert tried.status == status
-    sentence = f"gpuquilt: llama-server's web page wants Node.js 20.19, and this is {version}: set `web_ui` to False."
+    sentence = f"gpuquilt: llama-server's web page wants Node.js 20.19 or 22.12, and this is {version}: set `web_ui` to False."
     assert tried.log[-1] == (sentence if status == 3 else "CMake Error: it got this far")

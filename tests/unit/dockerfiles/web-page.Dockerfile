@@ -29,8 +29,9 @@ RUN --mount=type=bind,target=/source,rw \
     if [ "$head" != 2222222222222222222222222222222222222222 ]; then \
         fail "$source is at $head and not at 2222222222222222222222222222222222222222: run again."; \
     fi; \
-    if ! printf 'v20.19\n%s\n' "$(node --version)" | sort -VC; then \
-        fail "llama-server's web page wants Node.js 20.19, and this is $(node --version): set \`web_ui\` to False."; \
+    node=$(node --version 2>/dev/null || echo none); \
+    if ! echo "$node" | grep -qE '^v(20\.(19|[2-9][0-9])|22\.(1[2-9]|[2-9][0-9])|2[3-9]|[3-9][0-9])\.'; then \
+        fail "llama-server's web page wants Node.js 20.19 or 22.12, and this is $node: set \`web_ui\` to False."; \
     fi; \
     echo configuring; \
     if ! cmake -G Ninja -S "$source" -B "$build" \
@@ -103,8 +104,8 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 llama \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin llama
-COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-08f95d
-RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-08f95d /opt/llama.cpp/current
+COPY --from=build /release /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-e9b730
+RUN ln -s /opt/llama.cpp/releases/222222222222-docker-v3-cpu-head-e9b730 /opt/llama.cpp/current
 USER 10001:10001
 # A base image may have one that prints, or that lets nothing but itself start.
 ENTRYPOINT []
@@ -113,7 +114,7 @@ LABEL \
     org.opencontainers.image.source="https://github.com/ggml-org/llama.cpp" \
     org.opencontainers.image.version="222222222222" \
     org.opencontainers.image.revision="2222222222222222222222222222222222222222" \
-    gpuquilt.release="222222222222-docker-v3-cpu-head-08f95d" \
+    gpuquilt.release="222222222222-docker-v3-cpu-head-e9b730" \
     gpuquilt.targets="llama-server llama-bench llama-fit-params" \
     gpuquilt.backend="cpu" \
     gpuquilt.options="BUILD_SHARED_LIBS=ON CMAKE_BUILD_TYPE=Release GGML_AVX=ON GGML_AVX2=ON GGML_BMI2=ON GGML_F16C=ON GGML_FMA=ON GGML_NATIVE=OFF GGML_RPC=ON GGML_RPC_RDMA=OFF GGML_SSE42=ON LLAMA_BUILD_EXAMPLES=OFF LLAMA_BUILD_TESTS=OFF LLAMA_BUILD_UI=ON LLAMA_CURL=OFF LLAMA_OPENSSL=OFF LLAMA_USE_PREBUILT_UI=OFF"

@@ -118,11 +118,22 @@ def test_gpus_that_its_own_worker_lends_are_not_the_heads_as_well(program: Progr
     text = render(LENDER, settings(), program, MODEL)
     assert "ZES_ENABLE_SYSMAN" not in text
     assert ("PrivateDevices=yes" in text) == (program is PROGRAM)
-    assert ("--env NVIDIA_VISIBLE_DEVICES=void" in text) == (program is CONTAINER)
     assert "--device" not in text
     # It finds its workers' devices alone.
     assert unit(LENDER, settings(), program, MODEL).backend == ""
     assert planned_devices(RPC_SERVER, LENDER) == ("/dev/dri",)
+
+
+@pytest.mark.parametrize("program", [PROGRAM, CONTAINER], ids=["native", "container"])
+def test_cuda_hides_them_itself_since_its_library_comes_with_the_gpu(program: Program) -> None:
+    cuda = replace(SYCL, backend="cuda", environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    plan = replace(LENDER, compute=cuda, devices=("nvidia.com/gpu=all",))
+    text = render(plan, settings(), program, MODEL)
+    assert "Environment=CUDA_VISIBLE_DEVICES=-1" in text
+    assert "CUDA_DEVICE_ORDER" not in text
+    assert "PrivateDevices=yes" not in text
+    assert ("--device nvidia.com/gpu=all" in text) == (program is CONTAINER)
+    assert unit(plan, settings(), program, MODEL).backend == ""
 
 
 @pytest.mark.parametrize(
@@ -133,7 +144,7 @@ def test_a_head_has_the_gpus_that_nobody_lends_it(change: dict[str, Any], progra
     plan = replace(LENDER, **change)
     text = render(plan, settings(), program, MODEL)
     assert "PrivateDevices=yes" not in text
-    assert "NVIDIA_VISIBLE_DEVICES" not in text
+    assert "CUDA_VISIBLE_DEVICES" not in text
     assert ("--device /dev/dri" in text) == (program is CONTAINER)
     assert ("ZES_ENABLE_SYSMAN" in text) == (plan.compute is SYCL)
     assert unit(plan, settings(), program, MODEL).backend == plan.compute.backend

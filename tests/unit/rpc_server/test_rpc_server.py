@@ -113,6 +113,8 @@ def test_it_must_serve_the_gpus_of_the_plan_unless_the_inventory_names_them() ->
     plan = replace(PLAN, gpus=2)
     assert unit(plan, settings(), Program("bin/ggml-rpc-server")).gpus == 2
     assert unit(plan, settings(devices=["CUDA0", "CPU"]), Program("bin/ggml-rpc-server")).gpus == 0
+    chosen = settings(environment={"HIP_VISIBLE_DEVICES": "0"})
+    assert unit(plan, chosen, Program("bin/ggml-rpc-server")).gpus == 0
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_it_must_serve_the_gpus_of_the_plan_unless_the_inventory_names_them() ->
     ],
 )
 def test_it_names_the_devices_of_the_plan_where_they_are_certain(values: dict[str, Any], devices: list[str]) -> None:
-    plan = replace(PLAN, names=("CUDA0", "CUDA1"))
+    plan = replace(PLAN, gpus=2, names=("CUDA0", "CUDA1"))
     words = arguments(options(plan, settings(**values)))
     assert words == [*arguments(options(PLAN, settings())), *devices]
 
