@@ -129,7 +129,7 @@ def test_verification_finds_it_too(fallen_back: Run) -> None:
     machine.out(f"systemctl start {WORKER}")
     journal = f"journalctl --output=cat _SYSTEMD_INVOCATION_ID={machine.shows(WORKER, 'InvocationID')['InvocationID']}"
     end = time.monotonic() + 60
-    while "Devices:" not in (said := machine.out(journal)):
+    while "transport " not in (said := machine.out(journal)):
         assert time.monotonic() < end, said
         time.sleep(1)
     ended = verified(fallen_back.lab)

@@ -117,6 +117,7 @@ LENDER = replace(PLAN, worker=True, compute=SYCL, endpoints=(*ENDPOINTS, "198.18
 def test_gpus_that_its_own_worker_lends_are_not_the_heads_as_well(program: Program) -> None:
     text = render(LENDER, settings(), program, MODEL)
     assert "ZES_ENABLE_SYSMAN" not in text
+    assert "CUDA_VISIBLE_DEVICES" not in text
     assert ("PrivateDevices=yes" in text) == (program is PROGRAM)
     assert "--device" not in text
     # It finds its workers' devices alone.
