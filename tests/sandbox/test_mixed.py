@@ -251,6 +251,7 @@ WantedBy=multi-user.target
 """
 
 
+@pytest.mark.long
 def test_the_cluster_comes_back_by_itself_after_a_boot(mixed: Mixed) -> None:
     """Also where NVIDIA's service is ordered after all others: github.com/NVIDIA/nvidia-container-toolkit/issues/1735."""
     file = f"/etc/systemd/system/{REFRESH}"
