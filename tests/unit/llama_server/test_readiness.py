@@ -165,15 +165,19 @@ def serving(*devices: str) -> list[str]:
     return ["Started rpc-server.service.", "Starting RPC server v7.0.0", "Devices:", *lines, "  transport      : TCP", warning]
 
 
+def start_worker(unit: Unit) -> None:
+    listening(None, None, unit)  # type: ignore[arg-type]
+
+
 def test_a_worker_that_listens_and_says_what_it_serves(on: Use) -> None:
     host = on(Host(sights=[sight(), LISTENS], journal=[[], serving("CUDA0", "CPU")]))
-    listening(None, None, WORKER)  # type: ignore[arg-type]
+    start_worker(WORKER)
     assert host.asked == ["sights", "sights", "journal", "sights", "journal"]
 
 
 def test_of_a_state_that_does_not_say_what_computes_listening_is_enough(on: Use) -> None:
     host = on(Host(sights=[LISTENS]))
-    listening(None, None, replace(WORKER, backend=""))  # type: ignore[arg-type]
+    start_worker(replace(WORKER, backend=""))
     assert host.asked == ["sights"]
 
 
@@ -183,7 +187,7 @@ def test_a_worker_that_serves_its_processors_in_silence(on: Use) -> None:
     for journal in ([reason, *serving("CPU")], [*serving("CPU"), reason]):
         on(Host(sights=[LISTENS], journal=[journal]))
         with pytest.raises(HostError) as caught:
-            listening(None, None, WORKER)  # type: ignore[arg-type]
+            start_worker(WORKER)
         assert str(caught.value) == (
             "rpc-server.service serves CPU (a CPU device), and no device of the backend cuda that is planned: its journal says"
             f' "{reason}"; see to the driver there, correct `backend`, or name in rpc_server_devices those that are meant.'
@@ -195,16 +199,16 @@ def test_a_worker_that_serves_fewer_than_are_planned(on: Use) -> None:
     two = replace(WORKER, gpus=2)
     on(Host(sights=[LISTENS], journal=[[reason, *serving("CUDA0")]]))
     with pytest.raises(HostError) as caught:
-        listening(None, None, two)  # type: ignore[arg-type]
+        start_worker(two)
     assert str(caught.value) == (
         "rpc-server.service serves CUDA0 (a CUDA device), and 2 GPUs are to compute: its journal says"
         f' "{reason}"; see to the driver there, correct `backend`, or name in rpc_server_devices those that are meant.'
     )
     on(Host(sights=[LISTENS], journal=[serving("CUDA0", "CUDA1")]))
-    listening(None, None, two)  # type: ignore[arg-type]
+    start_worker(two)
     # The inventory names them.
     on(Host(sights=[LISTENS], journal=[serving("CUDA0")]))
-    listening(None, None, WORKER)  # type: ignore[arg-type]
+    start_worker(WORKER)
 
 
 def test_a_list_that_is_not_complete_yet_is_no_failure(on: Use) -> None:
@@ -212,7 +216,7 @@ def test_a_list_that_is_not_complete_yet_is_no_failure(on: Use) -> None:
     both = serving("CUDA0", "CUDA1")
     one = both[: both.index("  CUDA1: a CUDA device (8192 MiB, 8000 MiB free)")]
     on(Host(sights=[LISTENS], journal=[one, both]))
-    listening(None, None, replace(WORKER, gpus=2))  # type: ignore[arg-type]
+    start_worker(replace(WORKER, gpus=2))
 
 
 @pytest.mark.parametrize("cause", [[], ["ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected"]])
@@ -221,7 +225,7 @@ def test_a_worker_that_ends_because_a_card_is_missing(on: Use, cause: list[str])
     again = ["rpc-server.service: Scheduled restart job, restart counter is at 1.", *cause, *ended]
     on(Host(sights=[sight(), sight(state="activating auto-restart", restarts=1)], journal=[[*cause, *ended, *again]]))
     with pytest.raises(HostError) as caught:
-        listening(None, None, replace(WORKER, gpus=2))  # type: ignore[arg-type]
+        start_worker(replace(WORKER, gpus=2))
     said = '" and "'.join([*cause, "error: unknown device: CUDA1"])
     assert str(caught.value) == (
         f'rpc-server.service ended and was restarted by systemd: its journal says "{said}"; see to the driver there, correct'
@@ -234,7 +238,7 @@ def test_a_worker_that_serves_more_than_is_planned(on: Use) -> None:
     both = serving("Vulkan0", "Vulkan1")
     on(Host(sights=[LISTENS], journal=[both]))
     with pytest.raises(HostError) as caught:
-        listening(None, None, replace(WORKER, backend="vulkan", gpus=1))  # type: ignore[arg-type]
+        start_worker(replace(WORKER, backend="vulkan", gpus=1))
     assert str(caught.value) == (
         "rpc-server.service serves Vulkan0 (a Vulkan device), Vulkan1 (a Vulkan device), and 1 GPU is to compute: see by"
         " deploys/preflight.py which are meant, and name those in rpc_server_devices."
@@ -242,33 +246,33 @@ def test_a_worker_that_serves_more_than_is_planned(on: Use) -> None:
     # Two are planned, or nobody knows, or the inventory has named them.
     for gpus in (0, 2):
         on(Host(sights=[LISTENS], journal=[both]))
-        listening(None, None, replace(WORKER, backend="vulkan", gpus=gpus))  # type: ignore[arg-type]
+        start_worker(replace(WORKER, backend="vulkan", gpus=gpus))
     on(Host(sights=[LISTENS], journal=[serving("ROCm0", "ROCm1")]))
     with pytest.raises(HostError, match=r"and hide the others with HIP_VISIBLE_DEVICES in rpc_server_environment\.$"):
-        listening(None, None, replace(WORKER, backend="hip", gpus=1))  # type: ignore[arg-type]
+        start_worker(replace(WORKER, backend="hip", gpus=1))
 
 
 def test_a_worker_that_does_not_say_why(on: Use) -> None:
     on(Host(sights=[LISTENS], journal=[serving("Vulkan0", "Vulkan1")]))
     with pytest.raises(HostError, match=r"serves Vulkan0 .*, Vulkan1 .*, and no .* cuda .*: its journal gives no reason; see"):
-        listening(None, None, WORKER)  # type: ignore[arg-type]
+        start_worker(WORKER)
 
 
 def test_a_worker_that_never_says_what_it_serves(on: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_readiness, "TIMEOUT", 0.05)
     on(Host(sights=[LISTENS], journal=[["Started rpc-server.service."]]))
     with pytest.raises(HostError, match="it listens, and its journal does not name its devices yet"):
-        listening(None, None, WORKER)  # type: ignore[arg-type]
+        start_worker(WORKER)
 
 
 @pytest.mark.parametrize("addresses", [["0.0.0.0:50052"], ["198.18.77.11:50052", "198.18.77.11:1"]])
 def test_a_worker_that_listens_elsewhere(on: Use, addresses: list[str]) -> None:
     on(Host(sights=[sight(*(f"LISTEN {address} 0.0.0.0:*" for address in addresses))]))
     with pytest.raises(HostError, match=r"instead of 198\.18\.77\.11:50052"):
-        listening(None, None, WORKER)  # type: ignore[arg-type]
+        start_worker(WORKER)
 
 
 def test_a_worker_that_ends_with_0(on: Use) -> None:
     on(Host(sights=[sight(), sight(state="activating auto-restart", restarts=1)], journal=[["error: unknown argument: -m"]]))
     with pytest.raises(HostError, match="restarted by systemd: error: unknown argument: -m"):
-        listening(None, None, WORKER)  # type: ignore[arg-type]
+        start_worker(WORKER)
