@@ -126,6 +126,15 @@ class HostPlan:
         """Whether the head here has this host's GPUs from the worker here: given them as well, it would count each one twice."""
         return self.compute.backend != CPU and f"{self.address}:{self.rpc_port}" in self.endpoints
 
+    @property
+    def head_has_devices(self) -> bool:
+        """Whether the head here gets the devices of the GPUs.
+
+        CUDA's programs do not start without the driver's library, which comes into a container with the GPU: with CUDA a head
+        that is not to use them hides them by a variable.
+        """
+        return not self.lends_to_itself or self.compute.backend == "cuda"
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -43,12 +43,8 @@ def program(manifest: Manifest, target: str, user: Identity | None) -> Program |
 
 
 def devices(unit: str, plan: HostPlan) -> tuple[str, ...]:
-    """What the container of a unit gets of its host's devices, as `docker run --device` names it.
-
-    CUDA's programs do not start without the driver's library, which comes with the GPU: a head hides that by a variable.
-    """
-    hidden = unit == LLAMA_SERVER and plan.lends_to_itself and plan.compute.backend != "cuda"
-    return () if hidden else plan.devices
+    """What the container of a unit gets of its host's devices, as `docker run --device` names it."""
+    return plan.devices if unit != LLAMA_SERVER or plan.head_has_devices else ()
 
 
 def command_line(

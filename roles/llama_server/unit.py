@@ -75,7 +75,7 @@ def render(plan: HostPlan, settings: Settings, program: Program, model: Sequence
         hashes=[file.sha256 for file in model],
         environment=environment,
         container=container(LLAMA_SERVER) if program.image else "",
-        private_devices=plan.lends_to_itself and plan.compute.backend != "cuda",
+        private_devices=not plan.head_has_devices,
         wait_command=["/bin/bash", "-c", WAITING, "wait-for-workers", *plan.endpoints] if plan.endpoints else [],
         start_timeout=WAIT_FOR_WORKERS + 30,
     )
@@ -86,7 +86,7 @@ def _environment(plan: HostPlan) -> Mapping[str, str]:
     """What its release needs; where its own worker lends it the GPUs, it is to see none of them itself."""
     if not plan.lends_to_itself:
         return plan.compute.environment
-    return {"CUDA_VISIBLE_DEVICES": "-1"} if plan.compute.backend == "cuda" else {}
+    return {"CUDA_VISIBLE_DEVICES": "-1"} if plan.head_has_devices else {}
 
 
 def unit(plan: HostPlan, settings: Settings, program: Program, model: Sequence[Download]) -> Unit:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from roles.base.settings import HostSettings
-from roles.cluster.state import RPC_SERVER
+from roles.cluster.plan import HostPlan
+from roles.cluster.state import LLAMA_SERVER, RPC_SERVER
 from roles.rpc_server.settings import Settings
 from tests.unit.cluster.examples import NEWER, good_plan
+from tests.unit.llama_server.test_llama_server import NO_GPU
 from tests.verify import reading, test_backend, test_container, test_release
 from tests.verify.cluster import Cluster, Service, Subject
 from tests.verify.conftest import SERVES
@@ -209,3 +211,19 @@ def test_a_worker_that_lends_its_processors_beside_its_gpu_unasked_is_found() ->
     journal = HOST["journalctl"].replace(line, f"  CUDA0: a card (1 MiB, 1 MiB free)\n{line}")
     (failure,) = red(journalctl=journal).values()
     assert "w1: rpc-server.service serves CUDA0 (a card) where cpu is planned" in failure
+
+
+def test_a_head_that_cannot_use_gpus_of_its_own_is_found() -> None:
+    plan = replace(WORKER, compute=replace(WORKER.compute, backend="cuda"))
+    endpoint = f"{plan.address}:{plan.rpc_port}"
+
+    def verify(plan: HostPlan, said: str = NO_GPU) -> None:
+        subject = Subject(plan, PLAN.machines["w1"], SETTINGS, Connection({**HOST, "journalctl": f"loads\n{said}\nloaded\n"}))
+        test_backend.test_head_can_use_gpus_of_its_own(Service(subject, LLAMA_SERVER, reading.Service(), 0))
+
+    with pytest.raises(AssertionError, match=rf'^w1: llama-server\.service computes .* \(its journal says "{NO_GPU}"\); see to'):
+        verify(plan)
+    verify(plan, said="llama_server: initializing ...")
+    verify(WORKER)
+    # It is not to see them.
+    verify(replace(plan, endpoints=(endpoint,)))
